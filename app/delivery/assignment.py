@@ -1,7 +1,7 @@
-"""An assignment: the partitions that Kafka has given to this member, until they are taken away or another claims them.
+"""An assignment: Kafka's partitions for this member, until Kafka revokes them or another member claims them.
 
-Who works for an assignment holds the object. After its end, or once its log is fenced, nothing of it is written: a
-thread that comes late works for an object that nobody looks at any more.
+Each thread that works for an assignment holds the object. After its end, or once its log is fenced, nothing of it is
+written: a late thread works for an object that no other thread reads any more.
 """
 
 import queue
@@ -16,16 +16,16 @@ from app.journal.own_log import OwnLog
 from app.journal.start_offset import Start
 from app.model import Message, Rejected, Row, TopicPartition
 
-_MOST_MARKS = 1_000  # some 100 kB for each partition
+_MOST_MARKS = 1_000  # about 100 kB for each partition
 _offset = itemgetter(0)
 
 
 class Uncommitted:
-    """How old the first record of a partition is that is consumed and not committed. For the consumer's thread.
+    """The age of a partition's first record that is consumed and not committed. For the consumer's thread.
 
-    It keeps a mark for each poll: the offset and the time of its first record. ``oldest`` says when the first record
-    came into being that is not committed, in epoch seconds; after a commit in the middle of a poll it is the first of
-    that poll. Safe to read from any thread.
+    It keeps a mark for each poll: the offset and the time of its first record. ``oldest`` is the timestamp of the first
+    record that is not committed, in epoch seconds. After a commit in the middle of a poll, it is the timestamp of the
+    poll's first record. Any thread may read ``oldest``.
     """
 
     __slots__ = ("_marks", "oldest")
@@ -35,20 +35,20 @@ class Uncommitted:
         self.oldest: float | None = None
 
     def consumed(self, offset: int, timestamp: int | None) -> None:
-        """Note the first record of a poll, with its timestamp in ms; one that is read again changes nothing.
+        """Note the first record of a poll, with its timestamp in ms; a record that is read again changes nothing.
 
-        Without a timestamp, and where a producer's clock is ahead, the record counts from now on.
+        Without a timestamp, or if a producer's clock is ahead, the record's age counts from now on.
         """
         if self._marks and offset <= self._marks[-1][0]:
             return
         now = time.time()
         self._marks.append((offset, now if timestamp is None else min(now, timestamp / 1000)))
         if len(self._marks) > _MOST_MARKS:
-            del self._marks[1::2]  # the mark before stands for these records too: they count as a little older
+            del self._marks[1::2]  # the mark before covers these records too, so they count as a little older
         self.oldest = self._marks[0][1]
 
     def committed(self, following: int, *, is_all: bool) -> None:
-        """Forget what is committed, up to before ``following``; ``is_all``: nothing was consumed from there on."""
+        """Forget the committed records, up to before ``following``; ``is_all``: no later record was consumed."""
         if is_all:
             self._marks.clear()
         else:
@@ -57,16 +57,16 @@ class Uncommitted:
 
 
 class Partition:
-    """One partition, and how far it is. Each offset is that of the next record."""
+    """One partition and its progress. Each offset is the offset of the next record."""
 
     __slots__ = ("copied", "is_claimed", "taken", "tp", "uncommitted", "written")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
-        self.is_claimed = False  # it may be read
-        self.taken = 0  # for the pipeline, by the consumer's thread
-        self.written = 0  # into lake and log, by the pipeline's thread
-        self.copied = -1  # to Kafka, by the consumer's thread
+        self.is_claimed = False  # the consumer may read the partition
+        self.taken = 0  # handed to the pipeline, by the consumer's thread
+        self.written = 0  # written into lake and log, by the pipeline's thread
+        self.copied = -1  # committed to Kafka, by the consumer's thread
         self.uncommitted = Uncommitted()
 
     def begin(self, offset: int) -> None:
@@ -80,7 +80,7 @@ class Piece:
     """Records of one partition, as messages or as rows."""
 
     tp: TopicPartition
-    end: int  # the last offset that was read by then; -1 where the rows came late, with another partition's
+    end: int  # the last offset read so far; -1 if the rows are late, from the record of another partition
     messages: Sequence[Message] = ()
     rows: Sequence[Row] = ()
     rejected: Sequence[Rejected] = ()
@@ -92,10 +92,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What goes from the consumer to the pipeline: records, or the ``reason`` to end the batch."""
+    """A message from the consumer to the pipeline: records, or the ``reason`` to end the batch."""
 
     assignment: "Assignment"
-    number: int  # counts those with records in the assignment
+    number: int  # counts the assignment's portions with records
     pieces: Sequence[Piece] = ()
     size: int = 0  # estimated memory in bytes
     reason: str | None = None
@@ -103,26 +103,26 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A partition that is ours, with the first offset to consume."""
+    """A claimed partition, with the first offset to consume."""
 
     tp: TopicPartition
     start: Start
 
 
 class Assignment:
-    """One assignment; the pipeline writes its log, once the claims name it."""
+    """One assignment; the pipeline writes its log, once the claims point to it."""
 
     def __init__(self, tps: Iterable[TopicPartition], log: OwnLog, submit: Callable[[Portion], None]) -> None:
         self.partitions: Mapping[TopicPartition, Partition] = {tp: Partition(tp) for tp in tps}
         self.log = log
         self._submit = submit
         self._claims: queue.SimpleQueue[Claimed | ConnectorError] = queue.SimpleQueue()
-        self._taken = 0  # portions; of the consumer's thread
-        self._written = 0  # portions; of the pipeline's thread
+        self._taken = 0  # portions; for the consumer's thread
+        self._written = 0  # portions; for the pipeline's thread
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it may be written any more."""
+        """Whether no record of this assignment may be written any more."""
         return self.log.has_ended or self.log.fence is not None
 
     def end(self) -> None:
@@ -139,12 +139,12 @@ class Assignment:
         return frozenset(tp for tp, each in self.partitions.items() if not each.is_claimed)
 
     def claim_ended(self, *outcomes: Claimed | ConnectorError) -> None:
-        """Note what came of claims; an error is one that no retry corrects. From any thread."""
+        """Note the outcomes of claims; no retry corrects an error here. From any thread."""
         for outcome in outcomes:
             self._claims.put(outcome)
 
     def new_claims(self) -> list[Claimed]:
-        """The claims that have succeeded since the last call; raises the error of one that no retry corrects."""
+        """Return the claims that succeeded since the last call; raise the error of a claim that no retry corrects."""
         claims: list[Claimed] = []
         while True:
             try:
@@ -166,11 +166,11 @@ class Assignment:
         self._submit(Portion(self, self._taken, pieces, size))
 
     def end_batch(self, reason: str) -> None:
-        """End the batch with what was taken by now."""
+        """End the batch with the records taken so far."""
         self._submit(Portion(self, self._taken, reason=reason))
 
     def delivered(self, portion: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that all up to this portion is in lake and log, and to which offsets. For the pipeline's thread."""
+        """Note that all portions up to this one, and these offsets, are in lake and log. For the pipeline's thread."""
         for tp, end in ends.items():
             partition = self.partitions[tp]
             partition.written = max(partition.written, end + 1)
@@ -178,24 +178,25 @@ class Assignment:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether all that was taken is in lake and log."""
+        """Whether all records taken so far are in lake and log."""
         return self._written == self._taken
 
     def to_commit(self) -> list[tuple[Partition, int]]:
-        """The partitions whose offset in Kafka is behind, with those to commit. For the consumer's thread."""
-        news = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
-        for each, written in news:  # meanwhile the pipeline goes on
-            each.uncommitted.committed(written, is_all=written >= each.taken)
-        return news
+        """Return the partitions whose offset in Kafka is old, with the offsets to commit. For the consumer's thread."""
+        # Each ``written`` is read once, because the pipeline continues meanwhile.
+        offsets = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
+        for partition, written in offsets:
+            partition.uncommitted.committed(written, is_all=written >= partition.taken)
+        return offsets
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        """When the first record came into being that is taken and not in the lake, in epoch seconds."""
-        known = ((tp, each.uncommitted.oldest) for tp, each in self.partitions.items())
-        return {tp: oldest for tp, oldest in known if oldest is not None}
+        """The timestamp of each partition's first record that is taken and not in the lake, in epoch seconds."""
+        timestamps = ((tp, each.uncommitted.oldest) for tp, each in self.partitions.items())
+        return {tp: oldest for tp, oldest in timestamps if oldest is not None}
 
     @property
     def fenced(self) -> dict[TopicPartition, str]:
-        """The partitions that another member has claimed, with the reasons."""
+        """The partitions that another member has claimed, with the reason."""
         fence = self.log.fence
         return dict.fromkeys(self.partitions, str(fence.error)) if fence else {}

@@ -1,9 +1,9 @@
-"""Decides when a batch ends, and holds all limits of rows, bytes, files and seconds that this depends on.
+"""Decides when a batch ends, and defines all limits of rows, bytes, files and seconds for this.
 
-Records go to the pipeline as they come. They are converted once they take an eighth of ``max_buffer_bytes``, or once
-the batch ends, and are gathered in a staged file. The thread that does this decides: ``ENDS`` has the conditions and
-the reasons, which are logged. It also ends a batch before records that do not fit to it. A flush ends it too, with
-``checkpoint`` or ``buffer full``.
+The pipeline receives records as they arrive. Once they use an eighth of ``max_buffer_bytes``, or the batch ends, it
+converts them and appends them to a staged file. The thread that does this decides: ``ENDS`` lists the conditions and
+the reasons for the log. The thread also ends a batch before records that do not fit into it. A flush ends a batch too,
+with ``checkpoint`` or ``buffer full``.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,9 @@ from math import inf
 from typing import Final, Self
 
 _MB = 2**20
-_PORTIONS_IN_BUFFER = 8  # so that one is converted while the next ones come in
+_PORTIONS_IN_BUFFER = 8  # so that one portion is converted while the next ones arrive
 _MAX_REJECTED_BYTES = 16 * _MB
-_MAX_FILES = 10_000  # each takes Spark some ms, and a line in a journal
+_MAX_FILES = 10_000  # each file costs Spark some ms, and a line in a journal
 _MAX_STAGED_BYTES = 256 * _MB
 _MAX_STAGED_BYTES_IN_MEMORY = 32 * _MB
 _SHARE_OF_DISK = 8
@@ -22,41 +22,41 @@ _SHARE_OF_DISK = 8
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """The size of a batch that is gathered."""
+    """The size of the batch in progress."""
 
-    staged_bytes: int = 0  # of the rows in Arrow's memory, and about of the staged file
-    shared_bytes: int = 0  # of the staged files of all tables, see ``Buffer.staged``
-    sort_bytes: int = 0  # about what the rows take while Spark sorts them
-    rejected_bytes: int = 0  # about what the rejected records take in memory
-    files: int = 0  # those that the rows will make
-    records: int = 0  # with those that are not converted yet
-    is_ahead: bool = False  # it says how far partitions were read, if only by records that give no row
+    staged_bytes: int = 0  # size of the rows in Arrow's memory, about the size of the staged file
+    shared_bytes: int = 0  # size of the staged files of all tables, see ``Buffer.shared_bytes``
+    sort_bytes: int = 0  # estimated memory of the rows while Spark sorts them
+    rejected_bytes: int = 0  # estimated memory of the rejected records
+    files: int = 0  # expected number of files
+    records: int = 0  # includes records that are not converted yet
+    is_ahead: bool = False  # partitions were read further than their log, if only by records that give no row
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What bounds a batch; see the module."""
+    """The limits of a batch; see the module."""
 
-    batch_size: int  # rows that are worth a batch, over all partitions
-    target_file_bytes: int  # the file size that is worth an early write; with 0, any size is
+    batch_size: int  # minimum number of rows that ends a batch, over all partitions
+    target_file_bytes: int  # files of this size are written early; with 0, files of any size
     gather_seconds: float  # the shortest time between two batches that end for their number of rows
-    max_record_bytes: int  # the largest message that becomes a row
-    max_buffer_bytes: int  # of rows held in Python
-    commit_seconds: float = inf  # how long a batch may be gathered; infinite where quixstreams asks for commits
+    max_record_bytes: int  # size of the largest message that becomes a row
+    max_buffer_bytes: int  # size of the rows held in Python
+    commit_seconds: float = inf  # the longest time of a batch; infinite if quixstreams requests commits
     max_staged_bytes: int = _MAX_STAGED_BYTES
     max_sort_bytes: int = _MAX_STAGED_BYTES  # in Spark's memory: a sort through the disk loses the order of rows
 
     def fitted(self, *, disk_bytes: int, is_disk_memory: bool) -> Self:
-        """Fits these limits to a machine with this disk for the scratch folder.
+        """Return these limits for a machine with this disk for the scratch folder.
 
-        The folder may hold the staged files of three batches at once, and the files that Spark wrote of three others.
-        A disk that is memory counts as the container's memory.
+        The folder may contain the staged files of three batches, and the files that Spark wrote for three others.
+        If the disk is a tmpfs, it counts as the container's memory.
         """
         largest = _MAX_STAGED_BYTES_IN_MEMORY if is_disk_memory else _MAX_STAGED_BYTES
         return replace(self, max_staged_bytes=min(largest, disk_bytes // _SHARE_OF_DISK))
 
     def is_full(self, held_bytes: int) -> bool:
-        """Whether the rows in Python reach the limit; ``held_bytes`` counts those that the pipeline holds too."""
+        """Whether the rows in Python reach the limit; ``held_bytes`` includes rows in the pipeline."""
         return held_bytes >= self.max_buffer_bytes
 
     def is_portion(self, waiting_bytes: int) -> bool:
@@ -65,14 +65,14 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The batch that is gathered, and what its end depends on besides.
+    """The batch in progress, and the other conditions of its end.
 
     Attributes:
-        is_writer_idle: no batch waits for Spark.
-        is_due: the time of ``commit_seconds`` is over.
-        stored_share: the size of the last batch's files, by that of its staged file; ``None`` before the first batch.
-        seconds: how long it has been gathered while Spark had nothing else to do.
-        quiet: for how many seconds no record has come.
+        is_writer_idle: No batch waits for Spark.
+        is_due: The time of ``commit_seconds`` is over.
+        stored_share: Size of the last batch's files, divided by the size of its staged file; ``None`` before that.
+        seconds: How long records have been gathered while Spark was idle.
+        quiet: Seconds since the last record arrived.
     """
 
     batch: BatchSize
@@ -85,7 +85,7 @@ class Situation:
 
     @property
     def file_bytes(self) -> float:
-        """The expected size of its files; 0 where it is not known or does not matter."""
+        """The expected size of the batch's files; 0 if it is unknown or does not matter."""
         is_known = self.limits.target_file_bytes and self.batch.files and self.stored_share is not None
         return self.batch.staged_bytes * (self.stored_share or 0.0) / self.batch.files if is_known else 0.0
 
@@ -94,7 +94,7 @@ class Situation:
         return self.batch.records >= self.limits.batch_size
 
 
-# The first condition that holds decides; its reason is ``None`` where the batch does not end.
+# The first condition that is true decides; its reason is ``None`` if the batch does not end.
 ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], str | None]]]] = (
     (
         lambda now: (
@@ -105,7 +105,7 @@ ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], st
     ),
     (lambda now: now.batch.rejected_bytes >= _MAX_REJECTED_BYTES, lambda _: "many records for the dead letter"),
     (lambda now: now.batch.files >= _MAX_FILES, lambda now: f"{now.batch.files:,} files"),
-    (lambda now: not now.is_writer_idle, lambda _: None),  # it grows meanwhile
+    (lambda now: not now.is_writer_idle, lambda _: None),  # the batch grows meanwhile
     (lambda now: now.is_due, lambda _: "checkpoint"),
     (
         lambda now: now.file_bytes >= now.limits.target_file_bytes > 0,
@@ -117,15 +117,15 @@ ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], st
     ),
     (
         lambda now: now.has_rows and now.quiet >= now.limits.gather_seconds,
-        lambda now: f"{now.batch.records:,} rows, and no more come",
+        lambda now: f"{now.batch.records:,} rows, and the topic is quiet",
     ),
 )
 
 
 class BatchEnds:
-    """Decides when the batch that is gathered ends. For one thread, but for ``due_in``.
+    """Decides when the batch in progress ends. For one thread, except ``due_in``.
 
-    ``phase``: when the first one is due, as a part of ``commit_seconds``; several tables are due one after another.
+    ``phase``: when the first batch is due, as a part of ``commit_seconds``; tables are due one after another.
     """
 
     def __init__(self, limits: BatchLimits, clock: Callable[[], float], phase: float = 1.0) -> None:
@@ -138,12 +138,12 @@ class BatchEnds:
 
     @property
     def due_in(self) -> float:
-        """Seconds until the batch is due, negative where it is late."""
-        left = self._due_at - self._clock()
-        return left % self._limits.commit_seconds if self._is_idle and left < 0 else left
+        """Seconds until the batch is due, negative if it is late."""
+        seconds = self._due_at - self._clock()
+        return seconds % self._limits.commit_seconds if self._is_idle and seconds < 0 else seconds
 
     def resume(self) -> None:
-        """Look again after a pause without records: the next batch is due as if there had been none."""
+        """Continue after a pause without records: the next batch is due as if there had been no pause."""
         self._due_at = self._clock() + self.due_in
         self._is_idle = False
 
@@ -158,7 +158,7 @@ class BatchEnds:
         self._since = self._clock()
 
     def reason(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
-        """Returns the reason to end the batch now, if there is one; arguments as in ``Situation``."""
+        """Return the reason to end the batch now, if there is one; see ``Situation`` for the arguments."""
         now = self._clock()
         if now >= self._due_at:
             self._due_at = now + self._limits.commit_seconds
@@ -166,5 +166,5 @@ class BatchEnds:
         if not is_writer_idle:
             self._since = now
         seconds, quiet = now - self._since, now - self._quiet_since
-        seen = Situation(batch, self._limits, is_writer_idle, self._is_due, stored_share, seconds, quiet)
-        return next((reason(seen) for holds, reason in ENDS if holds(seen)), None)
+        situation = Situation(batch, self._limits, is_writer_idle, self._is_due, stored_share, seconds, quiet)
+        return next((reason(situation) for is_met, reason in ENDS if is_met(situation)), None)

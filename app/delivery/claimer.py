@@ -1,8 +1,8 @@
 """Claims the partitions of assignments on threads.
 
-The callback of an assignment must not fail, and must not wait for a store that is away: the broker would remove the
-consumer from the group. So the callback begins an assignment, and the consumer's loop reads its partitions once they
-are claimed.
+Kafka's callback for an assignment must not fail, and must not wait for an unavailable store: the broker would remove
+the consumer from the group. Therefore the callback only begins an assignment. The consumer's loop reads the partitions
+once they are claimed.
 """
 
 import logging
@@ -25,17 +25,17 @@ from app.retries import Request, Stopped
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
-_QUESTIONS = 10  # to Kafka, before partitions are claimed again
-_RESTART = "It is tried again after a restart"
+_MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that have not noticed their end yet
+_MOST_QUERIES = 10  # to Kafka, before partitions are claimed again
+_RESTART = "The connector tries again after a restart"
 _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Where partitions are to begin by settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``.
+class StartSettings:
+    """Where partitions begin, by the settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``.
 
-    ``first_topics``: those with which a group of several topics began, and its text of ``follow_offsets``.
+    ``first_topics``: the topics with which a group of several topics began, and those of its ``follow_offsets``.
     """
 
     reset: str | datetime | timedelta = "earliest"
@@ -47,12 +47,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The consumer group as Kafka has it, and where its partitions are to begin.
+    """The consumer group in Kafka, and where its partitions begin.
 
     Attributes:
-        check: the error to end with if nothing may be claimed in this group.
-        is_member: whether Kafka still has this member in the group.
-        watch: asks regularly, from the first assignment on.
+        check: Returns the error that ends the process if nothing may be claimed in this group.
+        is_member: Whether Kafka still counts this member in the group.
+        watch: Queries Kafka regularly, from the first assignment on.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Group:
     watch: KafkaWatch
     is_member: Callable[[], bool] = lambda: True
     check: Callable[[], ConnectorError | None] = lambda: None
-    wanted: Wanted = Wanted()
+    settings: StartSettings = StartSettings()
 
 
 class Claimer:
@@ -76,7 +76,7 @@ class Claimer:
         self._stop = runtime.threads.new_event()
 
     def begin(self, assignment: Assignment, closed: str | None = None) -> None:
-        """Begin to claim; ``closed`` as for ``Member.begin``."""
+        """Begin to claim; see ``Member.begin`` for ``closed``."""
         self._group.watch.start()
         if assignment.partitions:
             self._pool.submit(self._claim, assignment, closed)
@@ -115,13 +115,13 @@ class Claimer:
 
         def claim() -> dict[TopicPartition, Claimed]:
             begun = self._takeover.claim(sorted(waiting), assignment.log, is_again=is_again)
-            for tp, begin in begun.items():  # not before: a claim that is repeated is still the first
+            for tp, begin in begun.items():  # not earlier: a repeated claim is still the first claim
                 self._group.topic_ids.claimed(tp, begin.topic_id)
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
             claimed = self._retry(assignment, claim, "store")
-            # By itself: claimed again, a partition would not say any more what was lost before it.
+            # Retried separately: a repeated claim would no longer report the records lost before the partition's start.
             self._retry(assignment, assignment.log.remove_rolled_back, "store")
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
@@ -131,34 +131,29 @@ class Claimer:
         return self._waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
-        """Ask Kafka whether the partitions of a closed log are still this member's; else the error to end with.
+        """Ask Kafka whether this member still owns the partitions of a closed log; return the error to end with if not.
 
-        A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, it
-        soon loses the partitions in Kafka too, and the assignment ends (``Stopped``).
+        A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, Kafka
+        soon revokes the partitions too, and the assignment ends (``Stopped``).
         """
-        listed = ", ".join(map(str, assignment.partitions))
-        for _ in range(_QUESTIONS):
+        tps = ", ".join(map(str, assignment.partitions))
+        for _ in range(_MOST_QUERIES):
             try:
                 recreated = self._group.topic_ids.recreated(assignment.partitions)
                 if recreated is not None:
                     return recreated
                 if self._group.is_member():
-                    logger.warning(
-                        "%s, and Kafka still assigns %s to this one: claiming again. %s", closed, listed, _SAFE
-                    )
+                    logger.warning("%s. Kafka still assigns %s to this member: claiming again. %s", closed, tps, _SAFE)
                     return None
                 answer = "Kafka does not count this member in the consumer group"
             except RetryableError as error:
                 answer = str(error)
-            if self._stop.wait(self._timings.fenced_seconds / _QUESTIONS) or assignment.log.has_ended:
+            if self._stop.wait(self._timings.fenced_seconds / _MOST_QUERIES) or assignment.log.has_ended:
                 raise Stopped
-        return RetryableError(f"claiming {listed} again", f"{closed}, and {answer}", _RESTART)
+        return RetryableError(f"claiming {tps} again", f"{closed}, and {answer}", _RESTART)
 
 
 def taken_over(reason: str) -> RetryableError:
-    """The error to end with where Kafka goes on to assign partitions that another member has claimed."""
-    return RetryableError(
-        "writing a partition's rows",
-        reason,
-        "If no other connector uses this consumer group and table, a restart sets it right; nothing is lost",
-    )
+    """Return the error to end with if Kafka still assigns partitions that another member has claimed."""
+    hint = "If no other connector uses this consumer group and table, a restart repairs this; nothing is lost"
+    return RetryableError("writing a partition's rows", reason, hint)

@@ -1,4 +1,4 @@
-"""The thread "deliver": brings written batches into the lake, step by step, as their assignment's log says."""
+"""The thread "deliver": uploads and registers written batches, with the assignment's log as the protocol."""
 
 import contextlib
 import logging
@@ -21,16 +21,16 @@ from app.storage.base import ChangedError, ObjectStore, StoredObject
 logger = logging.getLogger(__name__)
 
 _Object = DataFile | LocalObject
-_FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
-_OF_CATALOG = Request("catalog", "registering the table or its files")
-_SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
+_FOREIGN_OBJECT = "No other batch uses these names: find the program that writes into the table's folder"
+_CATALOG = Request("catalog", "registering the table or its files")
+_SLOWEST_UPLOAD = 2**20  # bytes per second; a slower store counts as unavailable
 
 
 class Delivery:
     """Steps 4 to 7. A batch of an assignment that is over is dropped.
 
-    ``recreated`` is called with the partitions of each batch before its first object leaves this machine. It returns
-    the error to end with if the topic was recreated since they were read, and may raise as a step may.
+    ``recreated`` is called with the partitions of each batch before its first upload. It returns the error to end with
+    if the topic was recreated since the batch was read, and may raise the errors of a step.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Delivery:
         self._recreated = recreated
         self._metrics = runtime.metrics
         self._pool = runtime.threads.new_pool("upload", runtime.workers)
-        # A partition gets another owner after a session without a heartbeat; half of it is safe.
+        # Kafka reassigns a partition after a session without a heartbeat; half of this time is safe.
         self._fresh_seconds = runtime.timings.session_seconds / 2
-        self._last: OwnLog | None = None  # of the last batch
+        self._last_log: OwnLog | None = None  # the log of the last batch
 
     def step(self) -> None:
-        """Deliver the next batch; an error, also of a step before, is one that no retry corrects."""
+        """Deliver the next batch; no retry corrects an error here, also of an earlier step."""
         try:
             self._deliver(*self._flow.written.get())
         except Exception:
@@ -60,14 +60,14 @@ class Delivery:
             raise
 
     def stop(self) -> None:
-        """Begin no upload any more."""
+        """Begin no more uploads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- a batch ----------------------------------------------------------------------------------------------------
 
     def _deliver(self, batch: GatheredBatch, files: Sequence[DataFile]) -> None:
         assignment, dead_letters = batch.in_flight.assignment, batch.staged.dead_letters
-        self._last = log = assignment.log
+        self._last_log = log = assignment.log
         try:
             log.check_open()
             if batch.staged.parts:
@@ -87,21 +87,21 @@ class Delivery:
         step, log = batch.in_flight.step, batch.in_flight.assignment.log
         self._confirm_topics(batch)
         others = batch.staged.dead_letters + self._registrar.write_indexes(files, batch.in_flight.folder)
-        stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
-        if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
+        stored = self._store_objects(batch, files, others) if files or others else self._advance(batch)
+        if self._flow.written.is_empty:  # otherwise the next batch's intent implies it, or this step follows that batch
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
                 step("done", log.done, JOURNAL)
         self._metrics.delivered(batch.outcome(stored))
 
     def _advance(self, batch: GatheredBatch) -> list[DataFile]:
-        """Write how far was read where nothing is to be stored, before the offsets are committed."""
+        """Write the ends of a batch without objects, before its offsets are committed."""
         batch.in_flight.step("done", partial(batch.in_flight.assignment.log.advance, batch.ends), JOURNAL)
         return []
 
-    def _store_announced(
+    def _store_objects(
         self, batch: GatheredBatch, files: Sequence[DataFile], others: Sequence[LocalObject]
     ) -> list[DataFile]:
-        """Steps 4 to 6; ``FencedError`` where the assignment was over before the files were registered."""
+        """Do steps 4 to 6; raise ``FencedError`` if the assignment was over before the files were registered."""
         step, log = batch.in_flight.step, batch.in_flight.assignment.log
         offsets = [part.offsets for part in batch.staged.parts]
         counts = {each.key: each.records for each in others}
@@ -119,8 +119,8 @@ class Delivery:
         registration = self._registrar.new_registration(stored, marks)
 
         def register() -> None:
-            log.verify()  # at each try: while a catalog is away, a partition may be revoked
-            with self._metrics.waits.answer(_OF_CATALOG):
+            log.verify()  # at each try: while the catalog is unavailable, a partition may be revoked
+            with self._metrics.waits.answer(_CATALOG):
                 registration.run()
 
         step("register", register, REGISTER)
@@ -130,16 +130,16 @@ class Delivery:
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def _confirm_topics(self, batch: GatheredBatch) -> None:
-        """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
+        """Raise an error if a topic was recreated: the new topic's rows would be written under old offsets.
 
-        Kafka is asked after the batch has ended, so that all its rows were read before; and before its intent, because
-        the next owner registers a batch whose files are complete.
+        This step queries Kafka after the batch has ended, because all its rows must be read before. It does so before
+        the intent, because the next owner registers a batch whose files are complete.
         """
         tps = [part.offsets.tp for part in batch.staged.parts]
         log = batch.in_flight.assignment.log
 
         def ask() -> ConnectorError | None:
-            log.check_open()  # Kafka never gives the id of a deleted topic, and its partitions are revoked
+            log.check_open()  # Kafka has no id for a deleted topic, and revokes its partitions
             return self._recreated(tps)
 
         if (error := batch.in_flight.step("intend", ask, KAFKA)) is not None:
@@ -148,11 +148,11 @@ class Delivery:
     def _prepare(self, log: OwnLog) -> None:
         """Create or check the table in the catalog, if files will be uploaded to it."""
         log.verify(fresh_seconds=self._fresh_seconds)
-        with self._metrics.waits.answer(_OF_CATALOG):
+        with self._metrics.waits.answer(_CATALOG):
             self._registrar.prepare()
 
     def _may_upload(self, log: OwnLog) -> bool:
-        """Asked before each upload: while one waits, the next owner of a partition may write the same rows."""
+        """Check before each upload: while it waits, the next owner of a partition may write the same rows."""
         try:
             log.verify(fresh_seconds=self._fresh_seconds)
         except FencedError:
@@ -160,31 +160,31 @@ class Delivery:
         return True
 
     def _note_done(self) -> None:
-        """Note that the last batch is in the lake; without that note the next start would check its files."""
+        """Note that the last batch is in the lake; without this note, the next start would check its files."""
         try:
-            if self._last is not None:
-                self._last.done()
+            if self._last_log is not None:
+                self._last_log.done()
         except FencedError:
-            pass  # the next owner has found out
+            pass  # the next owner has settled the batch
         except ConnectorError as error:
-            logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
+            logger.info("%s; the next start checks automatically whether the last batch is in the lake", error)
 
     def _delete_late_uploads(self, log: OwnLog) -> None:
         try:
             log.delete_late_uploads()
         except ConnectorError as error:
-            logger.info("%s; it is a file of a batch that was undone", error)
+            logger.info("%s; the file belongs to a batch that was rolled back", error)
 
 
 class Upload:
-    """Step 5: uploads one batch's objects, and remembers what is stored already, so that it can be repeated.
+    """Step 5: uploads one batch's objects. A repeated run skips the objects that are stored already.
 
-    The data files show whether a batch is complete. So one of them waits until all other objects are stored: batches
-    that have no others take one round less.
+    The data files show whether a batch is complete. Therefore one of them waits until all other objects are stored. A
+    batch of data files only needs no second round.
 
-    ``may_upload`` says whether the batch's assignment may still write. Else the rest of the batch is left out: while an
-    upload waits for its store to come back, the next owner of a partition writes the same rows. It is asked right
-    before each upload, on its thread, and may raise as an upload may.
+    ``may_upload`` returns whether the batch's assignment may still write. If not, the rest of the batch is left out:
+    while an upload waits for its store, the next owner of a partition writes the same rows. It is called right before
+    each upload, on the upload's thread, and may raise the errors of an upload.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class Upload:
         may_upload: Callable[[], bool],
     ) -> None:
         self._files = files
-        at_once = len(files) - 1 if others else len(files)
-        self._missing: list[_Object] = [*files[:at_once], *others]
-        self._last: list[_Object] = [*files[at_once:]]
+        first_count = len(files) - 1 if others else len(files)
+        self._missing: list[_Object] = [*files[:first_count], *others]
+        self._last: list[_Object] = [*files[first_count:]]
         self.nbytes = sum(each.path.stat().st_size for each in (*self._missing, *self._last))
         self._is_left_out = False
         self._stored: dict[str, StoredObject] = {}
@@ -209,9 +209,8 @@ class Upload:
     def run(self) -> list[DataFile] | None:
         """Upload the objects that are not stored yet, and return the data files.
 
-        ``None`` if the assignment may not write any more, or the store refuses a name that another object has.
-        ``Stopped`` if the pool was shut down meanwhile; ``RetryableError`` only if a repetition may bring what is
-        missing.
+        Returns ``None`` if the assignment may not write any more, or the store refuses a name that another object has.
+        Raises ``Stopped`` if the pool was shut down meanwhile, and ``RetryableError`` only if a retry may help.
         """
         for waiting in (self._missing, self._last):
             self._upload(waiting)
@@ -220,12 +219,12 @@ class Upload:
         return [replace(file, last_modified=self._stored[file.key].last_modified) for file in self._files]
 
     def _upload(self, waiting: list[_Object]) -> None:
-        """Upload these; those that fail stay in the list."""
+        """Upload these objects; those that fail stay in the list."""
         attempts = [(item, self._begin(item)) for item in waiting]
         waiting.clear()
         errors: list[BaseException] = []
         for item, attempt in attempts:
-            error = _error_of(attempt)
+            error = _wait_for_error(attempt)
             if error is not None:
                 waiting.append(item)
                 errors.append(error)
@@ -240,7 +239,7 @@ class Upload:
     def _begin(self, item: _Object) -> Future[StoredObject | None]:
         try:
             return self._pool.submit(self._put, item)
-        except RuntimeError:  # the pool was shut down between two of them
+        except RuntimeError:  # the pool was shut down between two uploads
             raise Stopped from None
 
     def _put(self, item: _Object) -> StoredObject | None:
@@ -250,8 +249,8 @@ class Upload:
             return None
 
 
-def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:
-    """Wait for the upload. ``concurrent.futures.wait`` would wait for ever for one that a shutdown has cancelled."""
+def _wait_for_error(attempt: Future[StoredObject | None]) -> BaseException | None:
+    """Wait for the upload. For a cancelled upload, ``concurrent.futures.wait`` would wait for ever."""
     try:
         return attempt.exception()
     except CancelledError:

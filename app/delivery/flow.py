@@ -1,4 +1,4 @@
-"""What the threads of the pipeline have in common: the batches between them, what they wait for, and their failure."""
+"""The state that the pipeline's threads share: the batches between them, their waits, and their failure."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
-# What the steps ask, all but the catalog.
+# The requests of the steps, except those to the catalog.
 SCHEMA = Request("store", "reading the table's schema", "schema")
 KAFKA = Request("Kafka", "asking for the ids of the topics", "kafka")
 JOURNAL = Request("store", "writing the journal", "journal")
@@ -35,7 +35,7 @@ _OPERATIONS: Final[Sequence[Operation]] = ("schema", "kafka", "journal", "upload
 
 
 class BatchInFlight:
-    """A batch on its way: of one assignment, in a folder of its own; it tells how long its steps took."""
+    """A batch in progress, of one assignment, in a separate folder; measures the time of its steps."""
 
     def __init__(self, number: int, folder: Path, assignment: Assignment, flow: "Flow") -> None:
         self.number = number
@@ -43,7 +43,7 @@ class BatchInFlight:
         self.table = flow.table
         self.assignment = assignment
         self._flow = flow
-        self._waited = 0.0  # seconds for systems that were away: no part of a step's time
+        self._waited = 0.0  # seconds for unavailable systems: not part of a step's time
         self.seconds: dict[str, float] = {}
         folder.mkdir()
 
@@ -52,19 +52,16 @@ class BatchInFlight:
         self._flow.share.began(-1)
 
     def step(self, name: str, work: Callable[[], _T], asks: Request | None = None) -> _T:
-        """Do the work, and note how long it took, with what the step took before and without what it waited.
-
-        While what it ``asks`` is away, it is done again and again until it works.
-        """
+        """Do the work, and add its time to the step's, without waits. Retry it while the system ``asks`` fails."""
         clock = self._flow.runtime.timings.clock
         begin = clock() - self._waited
         try:
-            return self.until_it_works(asks, work) if asks else work()
+            return self.retry(asks, work) if asks else work()
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + clock() - self._waited - begin
 
-    def until_it_works(self, asks: Request, work: Callable[[], _T]) -> _T:
-        """The same within a step."""
+    def retry(self, asks: Request, work: Callable[[], _T]) -> _T:
+        """Do the work within a step, and retry it until it succeeds."""
 
         def add_waited(seconds: float) -> None:
             self._waited += seconds
@@ -78,8 +75,8 @@ class GatheredBatch:
     """A batch after step 2; its rows are in the staged file.
 
     Attributes:
-        last_portion: the assignment's number of the last portion in it, 0 before the first.
-        ends: the last offsets that were read.
+        last_portion: The assignment's number of the batch's last portion, 0 before the first.
+        ends: The last offsets read.
     """
 
     in_flight: BatchInFlight
@@ -89,7 +86,7 @@ class GatheredBatch:
     ends: Mapping[TopicPartition, int]
 
     def outcome(self, stored: Sequence[DataFile], dropped: int = 0) -> DeliveredBatch:
-        """Returns the outcome, and logs it; ``dropped`` files were not registered: the assignment had ended."""
+        """Log and return the outcome; ``dropped`` files were not registered, because the assignment had ended."""
         batch = DeliveredBatch(
             number=self.in_flight.number,
             reason=self.reason,
@@ -108,9 +105,9 @@ class GatheredBatch:
 
 
 class Handover(Generic[_T]):
-    """Hands work from one thread to the next by a queue, whose waiting ends when ``stop`` is set.
+    """Hands work from one thread to the next through a queue; all waiting ends when ``stop`` is set.
 
-    A failure goes the way of the batches, so that those before it still arrive.
+    A failure goes through the same queue, so that the batches before it still arrive.
     """
 
     def __init__(self, stop: threading.Event, maxsize: int) -> None:
@@ -131,7 +128,7 @@ class Handover(Generic[_T]):
         raise Stopped
 
     def get(self) -> _T:
-        """The next item; raises a failure."""
+        """Return the next item; raise a failure."""
         while not self._stop.is_set():
             with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=_LOOK_SECONDS)
@@ -142,12 +139,12 @@ class Handover(Generic[_T]):
 
 
 class Flow:
-    """What is taken and not in the lake yet, and what keeps it from there. Thread-safe.
+    """The records taken and not in the lake yet, and the errors that hold them up. Thread-safe.
 
     Attributes:
-        begun: how many batches have.
-        stored_share: the size of the last batch's files by that of its staged file; ``None`` before the first batch.
-        failure: what gave up all that is under way.
+        begun: Number of batches begun so far.
+        stored_share: Size of the last batch's files, divided by the size of its staged file; ``None`` before that.
+        failure: The error because of which all batches in progress were dropped.
     """
 
     def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
@@ -164,21 +161,21 @@ class Flow:
         self.stored_share: float | None = None
         self.failure: ConnectorError | None = None
 
-    # --- asked by the consumer --------------------------------------------------------------------------------------
+    # --- for the consumer -------------------------------------------------------------------------------------------
 
     @property
     def obstacle(self) -> ConnectorError | None:
-        """The error that is waited out at present."""
+        """The error of the step that is retried at present."""
         return self.runtime.metrics.waits.failing(*_OPERATIONS)
 
     @property
-    def lacks_topic(self) -> bool:
-        """Whether a batch waits for a topic that Kafka does not have: one that was deleted never comes back."""
+    def is_topic_missing(self) -> bool:
+        """Whether a batch waits for a topic that Kafka does not have: a deleted topic never returns."""
         return self.obstacle is not None and self.obstacle.system == "topic"
 
     @property
     def is_in_trouble(self) -> bool:
-        """Whether another system is waited for, or all has failed."""
+        """Whether a step is retried, or the pipeline has failed."""
         return self.obstacle is not None or self.failure is not None
 
     def raise_failure(self) -> None:
@@ -186,7 +183,7 @@ class Flow:
             raise self.failure
 
     def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
-        """Whether all that was taken is in lake and log; waits for it, unless it cannot be any more."""
+        """Wait until all taken records are in lake and log, or cannot be any more; return whether they are."""
 
         def has_ended() -> bool:
             return assignment.is_delivered or assignment.is_over or self.failure is not None
@@ -203,7 +200,7 @@ class Flow:
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def fail(self, error: ConnectorError) -> None:
-        """Give up what is under way for this reason, unless it has failed already."""
+        """Drop the batches in progress for this reason, unless the flow has failed already."""
         with self.buffer.changed:
             self.failure = self.failure or error
             self.buffer.changed.notify_all()
@@ -211,7 +208,7 @@ class Flow:
 
 
 def _phase(table: str) -> float:
-    """See ``BatchEnds``: by the table's name, so that all tables of a process share Spark evenly."""
+    """Return the phase of ``BatchEnds`` by the table's name, so that all tables of a process share Spark evenly."""
     return zlib.crc32(table.encode()) / 2**32 if table else 1.0
 
 

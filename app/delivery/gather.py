@@ -1,4 +1,4 @@
-"""The thread "stage": takes the records of an assignment, converts and stages them, and ends batches."""
+"""The thread "stage": converts and stages the records of an assignment, and ends batches."""
 
 import logging
 import queue
@@ -22,15 +22,15 @@ from app.retries import Stopped
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1  # between two looks whether the batch is to end, where no records come
+_LOOK_SECONDS = 0.1  # between two checks whether to end the batch, when no records arrive
 _STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
 
 
 class Gathering:
-    """Steps 1 and 2. All but ``submit`` is for its thread.
+    """Steps 1 and 2. All methods except ``submit`` are for the thread "stage".
 
-    Each batch leaves the scratch folder as it found it. ``as_known`` returns the rows with the columns that the catalog
-    knows.
+    At its end, each batch has deleted its files in the scratch folder. ``as_known`` returns rows with the columns of
+    the catalog.
     """
 
     def __init__(
@@ -50,54 +50,54 @@ class Gathering:
         self._open: _Open | None = None
 
     def submit(self, portion: Portion) -> None:
-        """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
+        """Accept a portion, from any thread. Never blocks: the consumer limits the records by ``held_bytes``."""
         self._flow.share.hold(portion.size)
         self._submitted.put(portion)
         self.on_submit()
 
     def take_all(self) -> None:
-        """Take what comes, until all of it is in a batch that has ended."""
+        """Take portions until all are in a batch that has ended."""
         self._flow.ends.resume()
         while self.step(_LOOK_SECONDS) or self._open is not None or self._waiting.pieces:
             pass
         self._flow.ends.pause()
 
     def step(self, seconds: float) -> bool:
-        """Take the next portion, if one comes within so many seconds; end the batch if it is time.
+        """Take the next portion if one arrives within so many seconds; end the batch when it is due.
 
-        Returns whether one came.
+        Returns whether a portion arrived.
         """
         flow = self._flow
-        came = self._take(seconds)
+        reason = taken = self._take(seconds)
         if flow.stop.is_set():
             raise Stopped
         is_all = flow.buffer.is_crowded and self._submitted.empty() and self._waiting.size > 0
         if is_all or flow.buffer.limits.is_portion(self._waiting.size):
             self._convert()
-        reason = came or flow.ends.reason(
-            self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
-        )
+        if not reason:
+            idle = flow.staged.is_empty
+            reason = flow.ends.reason(self.size, is_writer_idle=idle, stored_share=flow.stored_share)
         if reason:
             self._convert()
             self._end_batch(reason)
-        return came is not None
+        return taken is not None
 
     def _take(self, seconds: float) -> str | None:
-        """Take the next portion; returns the reason to end the batch, or an empty one; ``None`` if no portion came.
+        """Take the next portion, and return its reason to end the batch, perhaps empty; ``None`` if none arrived.
 
         Keeps no reference to records.
         """
         try:
             portion = self._submitted.get(timeout=seconds)
         except queue.Empty:
-            self._end_former()
+            self._drop_ended()
             return None
-        self._end_former()
+        self._drop_ended()
         if portion.assignment.is_over:
             self._flow.share.hold(-portion.size)
             return ""
         if self._waiting.has_messages and any(each.rows for each in portion.pieces):
-            self._convert()  # else these rows would come before the messages that wait
+            self._convert()  # otherwise these rows would be written before the waiting messages
         self._waiting.add(portion)
         if portion.pieces:
             self._flow.ends.came()
@@ -105,7 +105,7 @@ class Gathering:
 
     @property
     def size(self) -> BatchSize:
-        """Of the batch, with what is not converted yet."""
+        """The size of the batch, including records that are not converted yet."""
         size = self._open.rows.size if self._open else BatchSize()
         is_ahead = bool(self._waiting.pieces or (self._open and self._open.last_portion))
         self._flow.share.staged_bytes = size.staged_bytes
@@ -114,10 +114,10 @@ class Gathering:
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
-    def _end_former(self) -> None:
-        """Drop what is there of an assignment that is over: the next one begins after that."""
-        gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
-        if gathered is None or not gathered.is_over:
+    def _drop_ended(self) -> None:
+        """Drop the records of an assignment that is over, before the next assignment begins."""
+        assignment = self._open.in_flight.assignment if self._open else self._waiting.assignment
+        if assignment is None or not assignment.is_over:
             return
         self._flow.share.hold(-self._waiting.size)
         self._waiting = _Unconverted()
@@ -130,26 +130,26 @@ class Gathering:
     # --- convert, and append to the staged file ---------------------------------------------------------------------
 
     def _convert(self) -> None:
-        """Convert what waits, and append it to the open batch; where it does not fit to that, this is closed first."""
+        """Convert the waiting records, and append them to the open batch; close it first if they do not fit."""
         waiting, self._waiting = self._waiting, _Unconverted()
         if waiting.assignment is None:
             return
-        records, ends = _joined(waiting.pieces, waiting.assignment.log.token)
-        waiting.pieces.clear()  # the rows are in ``records`` alone
-        batch = self._open = self._open or self._begun(waiting.assignment)
+        records, ends = _join_pieces(waiting.pieces, waiting.assignment.log.token)
+        waiting.pieces.clear()  # only ``records`` holds the rows now
+        batch = self._open = self._open or self._begin_batch(waiting.assignment)
         if records.parts:
-            converted = self._converted(batch, records)
-            if reason := self._reason_before(batch, converted):
+            converted = self._convert_records(batch, records)
+            if reason := self._reason_to_end(batch, converted):
                 self._end_batch(reason)
                 self._wait_for_room(converted)
-                batch = self._open = self._begun(waiting.assignment)
+                batch = self._open = self._begin_batch(waiting.assignment)
             batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
         batch.ends.update(ends)
         batch.last_portion = waiting.last
         self._flow.share.hold(-waiting.size)
 
-    def _converted(self, batch: "_Open", records: Batch) -> Converted:
-        """Convert these records. Other tables convert only while this one waits for the store of its schema."""
+    def _convert_records(self, batch: "_Open", records: Batch) -> Converted:
+        """Convert these records. Other tables convert only while this table waits for its schema."""
         converting, held = self._flow.buffer.converting, ExitStack()
 
         def convert() -> Converted:
@@ -160,7 +160,7 @@ class Gathering:
         def patiently(ask: Callable[[], Any]) -> Any:
             held.close()
             try:
-                return batch.in_flight.until_it_works(SCHEMA, ask)
+                return batch.in_flight.retry(SCHEMA, ask)
             finally:
                 held.enter_context(converting)
 
@@ -170,26 +170,26 @@ class Gathering:
             raise
         except Exception:
             if batch.last_portion:
-                self._end_batch("what came before a failure")
+                self._end_batch("records before a failure")
             raise
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
-    def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
-        """Returns the reason to end the batch before these records, if there is one."""
-        if not batch.rows.takes(converted.rows):
+    def _reason_to_end(self, batch: "_Open", converted: Converted) -> str | None:
+        """Return the reason to end the batch before these records, if there is one."""
+        if not batch.rows.fits(converted.rows):
             return "a column's type changed"
         return "little room in the temporary folder" if batch.last_portion and not self._has_room(converted) else None
 
     def _has_room(self, converted: Converted) -> bool:
-        """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
+        """Whether the scratch folder has room for these rows, and for Spark's files of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
         staged = self._open.rows.size.staged_bytes if self._open else 0
         return self._runtime.free_bytes(self._runtime.scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
-        """Wait until there is room, or until no batch is left whose end would make any."""
+        """Wait until there is room, or until no batch is in progress whose end would make room."""
         if self._has_room(converted):
             return
         folder = self._runtime.scratch
@@ -201,24 +201,24 @@ class Gathering:
 
     # --- begin and end batches --------------------------------------------------------------------------------------
 
-    def _begun(self, assignment: Assignment) -> "_Open":
+    def _begin_batch(self, assignment: Assignment) -> "_Open":
         in_flight = self._flow.begin(assignment)
         return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
     def _end_batch(self, reason: str) -> None:
-        """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
+        """Hand the open batch on, if there is one; keep no part of it here while the next step is busy."""
         self._flow.ends.ended()
         if self._open is not None:
-            self._flow.staged.put(self._closed(self._open, reason))
+            self._flow.staged.put(self._close_batch(self._open, reason))
 
-    def _closed(self, batch: "_Open", reason: str) -> GatheredBatch:
+    def _close_batch(self, batch: "_Open", reason: str) -> GatheredBatch:
         self._open = None
         return GatheredBatch(batch.in_flight, batch.rows.close(), reason, batch.last_portion, batch.ends)
 
 
 @dataclass(slots=True)
 class _Open:
-    """The batch that is gathered."""
+    """The batch in progress, to which rows are appended."""
 
     in_flight: BatchInFlight
     rows: OpenBatch
@@ -227,7 +227,7 @@ class _Open:
 
 
 class _Unconverted:
-    """The pieces that wait for their conversion, of one assignment; ``last`` is the number of their last portion."""
+    """The pieces of one assignment that wait for conversion; ``last`` is the number of their last portion."""
 
     def __init__(self) -> None:
         self.assignment: Assignment | None = None
@@ -246,13 +246,13 @@ class _Unconverted:
         self.records += sum(each.records for each in portion.pieces)
 
 
-def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:
-    """All records of these pieces by their partition, and the last offset that was read of each."""
-    of: dict[TopicPartition, list[Piece]] = {}
+def _join_pieces(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:
+    """Return all records of these pieces by partition, and the last offset read of each partition."""
+    by_tp: dict[TopicPartition, list[Piece]] = {}
     for piece in pieces:
-        of.setdefault(piece.tp, []).append(piece)
-    ends = {tp: some[-1].end for tp, some in of.items() if some[-1].end >= 0}
-    records = {tp: kept for tp, some in of.items() if (kept := [each for each in some if each.records])}
+        by_tp.setdefault(piece.tp, []).append(piece)
+    ends = {tp: some[-1].end for tp, some in by_tp.items() if some[-1].end >= 0}
+    records = {tp: kept for tp, some in by_tp.items() if (kept := [each for each in some if each.records])}
     return Batch(
         parts=tuple(BatchPart(_offsets(tp, some), token, 0) for tp, some in records.items()),
         rows=tuple([row for each in some for row in each.rows] for some in records.values()),
@@ -262,7 +262,7 @@ def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition
 
 
 def _offsets(tp: TopicPartition, pieces: list[Piece]) -> OffsetRange:
-    """The first and last offset with a record; a lookup of the framework may give a row late."""
+    """Return the first and last offsets with a record; a lookup of the framework may return a row late."""
     offsets = [message.offset() for each in pieces for message in (*each.messages[:1], *each.messages[-1:])]
     offsets += [row.offset for each in pieces for row in each.rows]
     offsets += [record.offset for each in pieces for record in each.rejected]

@@ -1,7 +1,7 @@
-"""A member of the consumer group: owns the way of one table's records from Kafka's partitions to the lake.
+"""A member of the consumer group: writes one table's records from Kafka's partitions to the lake.
 
-A lane begins an assignment, hands records to it, and asks ``flow`` for room and failures. Everything between that and
-the lake is built here, once for each table.
+A lane begins an assignment, hands records to it, and asks ``flow`` for room and failures. The member creates all
+objects between the lane and the lake, once for each table.
 """
 
 import logging
@@ -37,11 +37,11 @@ _MOST_AGAIN = 3  # in ``Timings.claim_again_seconds``
 
 
 class Member:
-    """For the consumer's thread, but for what is said otherwise.
+    """A member. For the consumer's thread, unless a method says otherwise.
 
     Attributes:
-        flow: what is taken and not in the lake yet; safe from any thread.
-        pipeline: the steps of its batches.
+        flow: The records taken and not in the lake yet; thread-safe.
+        pipeline: The steps of the member's batches.
     """
 
     def __init__(
@@ -54,37 +54,37 @@ class Member:
         group: Group,
         runtime: Runtime,
     ) -> None:
-        root, wanted, threads = registrar.location.root, group.wanted, runtime.threads
+        root, settings, threads = registrar.location.root, group.settings, runtime.threads
         self.group = group
         self.runtime = runtime
         self.flow = Flow(buffer, runtime)
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
         self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
         self._claimed_again_at: deque[float] = deque(maxlen=_MOST_AGAIN)
-        journal, each = Journal(store, root, group.name), threads.new_pool("recovery", runtime.workers).map
-        roll = partial(roll_forward, store, registrar, each)
+        journal, parallel_map = Journal(store, root, group.name), threads.new_pool("recovery", runtime.workers).map
+        register = partial(roll_forward, store, registrar, parallel_map)
         first = FirstOffsets(
             journal,
             kafka=group.offsets,
-            reset=wanted.reset,
-            internal=wanted.internal,
-            first_topics=wanted.first_topics,
+            reset=settings.reset,
+            internal=settings.internal,
+            first_topics=settings.first_topics,
             now=runtime.now,
             new_lock=threads.new_lock,
         )
         self._takeover = Takeover(
             journal,
-            Settlement(store, roll, registrar.has, group.offsets, each, runtime.now),
-            Beginnings(group.offsets, group.topic_ids, first, wanted.follow_offsets, wanted.keeps_state),
+            Settlement(store, register, registrar.has, group.offsets, parallel_map, runtime.now),
+            Beginnings(group.offsets, group.topic_ids, first, settings.follow_offsets, settings.keeps_state),
             threads.new_pool("takeover", runtime.workers).map,
         )
         self._claimer = Claimer(self._takeover, group, runtime)
         self._new_log = partial(
             OwnLog,
             journal,
-            fill=Placeholders(store, root, DEAD_LETTER, each).put,
+            fill=Placeholders(store, root, DEAD_LETTER, parallel_map).put,
             on_fenced=lambda _: runtime.metrics.fenced(),
-            each=each,
+            parallel_map=parallel_map,
             clock=runtime.timings.clock,
             now=runtime.now,
             new_lock=threads.new_lock,
@@ -97,7 +97,7 @@ class Member:
         self.runtime.threads.sweeper.add(self.sweep)
 
     def stop(self) -> None:
-        """Give up what is under way, and end the threads, as far as they are not stuck in a call."""
+        """Drop the batches in progress, and end the threads, unless they are stuck in a call."""
         self.pipeline.stop()
         self.runtime.threads.sweeper.remove(self.sweep)
         self.sweep(is_last=True)
@@ -107,31 +107,30 @@ class Member:
 
     @property
     def assignment(self) -> Assignment | None:
-        """The present one."""
+        """The present assignment."""
         return self._last if self._last is not None and not self._last.log.has_ended else None
 
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
-        """Begin an assignment of these partitions, and to claim them; the former one ends.
+        """Begin an assignment of these partitions, and start to claim them; the former assignment ends.
 
-        ``closed``: why this member claims them again, where another one has closed the log of its assignment before.
-        Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
+        ``closed``: why this member claims them again, if another member has closed the log of its assignment.
+        Then nothing is claimed before Kafka confirms that the partitions are still assigned to this member.
         """
         self.end()
-        self._last = assignment = Assignment(
-            tps, self._new_log(self.runtime.new_token()), self.pipeline.gathering.submit
-        )
+        log = self._new_log(self.runtime.new_token())
+        self._last = assignment = Assignment(tps, log, self.pipeline.gathering.submit)
         self._claimer.begin(assignment, closed)
         return assignment
 
     def end(self) -> None:
-        """End the assignment, if there is one: what is on its way is dropped. From any thread."""
+        """End the assignment, if there is one; its records in progress are dropped. From any thread."""
         if self._last is not None:
             self._last.end()
 
     def may_claim_again(self, error: FencedError) -> bool:
-        """Whether to claim again the partitions of an assignment that ended by this error; it is noted.
+        """Whether to claim the partitions of an assignment again that ended by this error; counts the claim.
 
-        Two members of different clusters would do it for ever in turn.
+        Without a limit, two members of different clusters would take turns for ever.
         """
         now, last, timings = self.runtime.timings.clock(), self._claimed_again_at, self.runtime.timings
         is_often = len(last) == _MOST_AGAIN and now - last[0] <= timings.claim_again_seconds
@@ -141,10 +140,10 @@ class Member:
         return True
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
+        """Return where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
         return self._takeover.would_begin(tp)
 
-    # --- from its own thread ----------------------------------------------------------------------------------------
+    # --- on the sweeper's thread ------------------------------------------------------------------------------------
 
     def sweep(self, *, is_last: bool = False) -> None:
         """Delete rolled-back objects that are due, and obsolete logs. Never raises."""

@@ -1,8 +1,8 @@
 """The members of this process: one for each table, and each topic belongs to one table.
 
-A partition belongs to one topic, so each offset is in one log: each table keeps the protocol that it has alone. A table
-that fails is suspended: its assignment ends, as after a revocation, and its partitions wait. Later the table is opened
-again by a new member, which claims them as after a restart.
+A partition belongs to one topic, so each offset is in one log, and each table keeps the protocol of a single table. A
+table that fails is suspended: its assignment ends, as after a revocation, and its partitions wait. Later a new member
+opens the table, and claims the partitions as after a restart.
 """
 
 import logging
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class Members:
-    """For the consumer's thread, but for the properties.
+    """All members. For the consumer's thread, except the properties.
 
-    ``open_table`` begins to open the table of a topic on a thread, with whether it has done so before.
+    ``open_table`` begins to open the table of a topic on a thread; its flag is true if it has been opened before.
 
     Attributes:
-        assigned: the partitions that this process has, without those of topics that are left out. As the states of the
-            topics, they are replaced as a whole: other threads read them while members begin and end one by one.
+        assigned: The partitions assigned to this process, without those of topics that are left out. It is replaced as
+            a whole, as are the states of the topics: other threads read both while members begin and end.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Members:
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
-        """One table for whatever is read; ``topic`` is for messages."""
+        """Return the members of a process with one table for all records; ``topic`` is for messages."""
         state, table = Open(member, member.stop), NewTable()
         table.set_result(state)
         return cls(member.group, member.flow.buffer, member.runtime, {topic: state}, lambda *_: table)
 
     def of(self, topic: str) -> Member | None:
-        """The member with the table of this topic, if it is open. From any thread."""
+        """Return the member with the table of this topic, if it is open. From any thread."""
         state = self._topics.get(topic)
         return state.member if isinstance(state, Open) else None
 
@@ -71,11 +71,11 @@ class Members:
 
     @property
     def assignments(self) -> list[Assignment]:
-        """The present ones."""
-        return [assignment for each in self.all if (assignment := each.assignment) is not None]
+        """The present assignments."""
+        return [assignment for member in self.all if (assignment := member.assignment) is not None]
 
     def claimed_partition(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
-        """The present assignment of the topic's table, and this partition in it, if it is claimed. From any thread."""
+        """Return the assignment of the topic's table, and this partition in it, if it is claimed. From any thread."""
         member = self.of(tp.topic)
         assignment = member.assignment if member else None
         partition = assignment.partitions.get(tp) if assignment else None
@@ -83,28 +83,28 @@ class Members:
 
     @property
     def suspended(self) -> dict[str, Suspended]:
-        """Those of the assigned topics whose tables are suspended."""
+        """The assigned topics whose tables are suspended."""
         topics = self._topics
         states = ((topic, topics.get(topic)) for topic in sorted({tp.topic for tp in self.assigned}))
         return {topic: state for topic, state in states if isinstance(state, Suspended)}
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Topics that are there and not written, with the reasons."""
+        """The topics that exist and are not written, with the reasons."""
         states = self._topics.items()
         return {topic: state.reason for topic, state in states if isinstance(state, LeftOut) and state.reason}
 
     @property
     def deleted(self) -> list[str]:
-        """Topics that Kafka does not have."""
+        """The topics that Kafka does not have."""
         return [topic for topic, state in self._topics.items() if isinstance(state, Deleted)]
 
     @property
     def failure(self) -> ConnectorError | None:
-        return self._failure or next((each.flow.failure for each in self.all if each.flow.failure), None)
+        return self._failure or next((member.flow.failure for member in self.all if member.flow.failure), None)
 
     def raise_failure(self, *, also_suspended: bool = False) -> None:
-        """Raise why not all is in the lake, if something has failed."""
+        """Raise the error because of which not all records are in the lake, if there is one."""
         if failure := self.failure:
             raise failure
         for suspended in self.suspended.values() if also_suspended else ():
@@ -115,7 +115,7 @@ class Members:
     # --- assignments ------------------------------------------------------------------------------------------------
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Begin the assignments of these partitions, which Kafka has given to this process."""
+        """Begin the assignments of these partitions, which Kafka has assigned to this process."""
         self.assigned = tuple(tps)
         assigned = {tp.topic for tp in self.assigned}
         states = {
@@ -126,8 +126,8 @@ class Members:
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
-        """Begin an assignment for each table that is open, of those of its partitions that are in none."""
-        begun = {tp for each in self.assignments for tp in each.partitions}
+        """Begin an assignment for each open table, of its partitions that are in no assignment yet."""
+        begun = {tp for assignment in self.assignments for tp in assignment.partitions}
         waiting = [tp for tp in self.assigned if tp not in begun]
         for topic in sorted({tp.topic for tp in waiting}):
             self._open(topic)
@@ -139,7 +139,7 @@ class Members:
             member.begin(tps)
 
     def _open(self, topic: str) -> None:
-        """Begin to open the topic's table when it is time, or note what has come of that."""
+        """Begin to open the topic's table when it is due, or note the result."""
         state = self._topics.get(topic)
         if state is None or (isinstance(state, Suspended) and self.runtime.timings.clock() >= state.due):
             state = Opening(self._open_table(topic, state is not None), state)
@@ -163,7 +163,7 @@ class Members:
             self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
 
     def new_claims(self) -> list[tuple[Assignment, Claimed]]:
-        """The claims that have succeeded since the last call."""
+        """Return the claims that succeeded since the last call."""
         claims: list[tuple[Assignment, Claimed]] = []
         for topic, member in self.by_topic:
             if assignment := member.assignment:
@@ -172,10 +172,10 @@ class Members:
         return claims
 
     def claim_again(self) -> None:
-        """Begin another assignment of the same partitions if another member has closed the log of a present one.
+        """Begin another assignment of the same partitions if another member has closed the log of an assignment.
 
-        The claim then asks Kafka whether the partitions are still assigned to this member. The table is suspended if
-        Kafka has not revoked them for too long.
+        The claim then asks Kafka whether the partitions are still assigned to this member. If Kafka has not revoked
+        them for too long, the table is suspended.
         """
         for topic, member in self.by_topic:
             assignment = member.assignment
@@ -189,13 +189,13 @@ class Members:
                 self.suspend(topic, taken_over(str(fence.error)))
 
     def note_deleted(self, topic: str) -> None:
-        """Go on with the other topics where one of several does not exist any more."""
+        """Continue with the other topics if one of several topics does not exist any more."""
         state, member = self._topics.get(topic), self.of(topic)
         if isinstance(state, Deleted):
             return
         logger.warning(
-            "topic %s does not exist: the others go on. If it was deleted, what was read of it and is not in its table "
-            "yet is not written",
+            "topic %s does not exist: the connector continues with the other topics. If it was deleted, its records "
+            "that are not in the table yet are not written",
             topic,
         )
         self._put(topic, Deleted(state))
@@ -208,23 +208,23 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float, obstructed_seconds: float = inf) -> None:
-        """Bring what was taken into the lake, for so long: what is left is read again.
+        """Write the taken records into the lake within this time; later the remaining records are read again.
 
-        ``obstructed_seconds`` is for each of several tables whose catalog or store is unavailable.
+        ``obstructed_seconds`` is the limit for each of several tables whose catalog or store is unavailable.
         """
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
         begin, reason = clock(), self.buffer.flush_reason
-        each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
-        for _, assignment in each:
+        flows = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
+        for _, assignment in flows:
             assignment.end_batch(reason)
-        for flow, assignment in each:
+        for flow, assignment in flows:
             while not flow.wait_delivered(assignment, look_seconds):
                 most = min(seconds, obstructed_seconds) if self.buffer.is_shared and flow.obstacle else seconds
-                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() - begin >= most:
+                if flow.failure is not None or flow.is_topic_missing or assignment.is_over or clock() - begin >= most:
                     break
 
     def end(self) -> None:
-        """End all assignments: what is on its way is dropped."""
+        """End all assignments; their records in progress are dropped."""
         assigned, self.assigned = self.assigned, ()
         self.runtime.metrics.ended(assigned)
         for member in self.all:
@@ -233,14 +233,14 @@ class Members:
     # --- failures ---------------------------------------------------------------------------------------------------
 
     def suspend_failed(self) -> None:
-        """Suspend the tables that have failed; raises what is about no topic."""
+        """Suspend the tables that have failed; raise an error that is about no topic."""
         if self._failure:
             raise self._failure
-        if found := self.group.watch.take_found():
-            if not found.topic:
-                raise found
-            if self.of(found.topic):  # else it was given away meanwhile, or is suspended already
-                self.suspend(found.topic, found)
+        if error := self.group.watch.take_found():
+            if not error.topic:
+                raise error
+            if self.of(error.topic):  # otherwise the topic was revoked meanwhile, or is suspended already
+                self.suspend(error.topic, error)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
                 self.suspend(topic, failure)
@@ -257,7 +257,7 @@ class Members:
                 raise
 
     def suspend(self, topic: str, error: ConnectorError) -> None:
-        """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""
+        """Suspend the table of this topic for some time, for this reason; raise it if no other table can continue."""
         if error.ends_all or not self.buffer.is_shared:
             raise error
         state = self._topics[topic]
@@ -273,18 +273,18 @@ class Members:
         if not self.assignments and len(self.suspended) > 1 and all_suspended:
             raise error
         again = f"opened again in {duration(suspended.pause)}" if suspended.pause < inf else "left to the next run"
-        logger.error("%s. The table of topic %s is suspended, and %s. The others go on", error, topic, again)
+        logger.error("%s. The table of topic %s is suspended, and %s. Other tables continue", error, topic, again)
 
     def fail(self, error: ConnectorError) -> None:
-        """Give up what is under way for this reason, which ends the process. From any thread."""
+        """Drop the batches in progress for this reason, which ends the process. From any thread."""
         self._failure = error
-        for each in self.all:
-            each.flow.fail(error)
+        for member in self.all:
+            member.flow.fail(error)
 
     def stop(self) -> None:
-        """Give up what is under way in all at once, before each of them waits for its threads."""
-        for each in self.all:
-            each.flow.stop.set()
+        """Drop the batches in progress of all members, before each member waits for its threads."""
+        for member in self.all:
+            member.flow.stop.set()
         states = (each.before if isinstance(each, Deleted) else each for each in self._topics.values())
         for close in {each.member: each.close for each in states if isinstance(each, Open)}.values():
             close()

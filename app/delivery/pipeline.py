@@ -1,4 +1,4 @@
-"""Steps 1 to 7 of a batch, from records to the catalog, off the consumer's thread.
+"""Steps 1 to 7 of a batch, from records to the catalog, on separate threads.
 
 1 convert   records → Arrow tables                      ┐ thread "stage", portion by portion: ``gather``
 2 stage     uncompressed Parquet in the scratch folder  ┘
@@ -7,10 +7,10 @@
 4 intend    the log announces the files                 │
 5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver": ``deliver``
 6 register  catalog add-files                           │
-7 done      the log says that all is in the lake        ┘
-Each thread has one batch at a time and hands it on through a queue of one, so three batches overlap and the order of
-batches is kept. A lasting failure goes the same way, behind the batches before it: these still arrive, and only then
-the pipeline has failed.
+7 done      the log says that the batch is in the lake  ┘
+Each thread has one batch at a time and hands it on through a queue of one. Therefore three batches overlap, and their
+order is kept. A lasting failure goes through the same queues, after the earlier batches. These still arrive in the
+lake before the pipeline fails.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from app.work_pool import WorkPool
 logger = logging.getLogger(__name__)
 
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
-_LOOK_SECONDS = 0.1  # between two looks whether the writer is up
+_LOOK_SECONDS = 0.1  # between two checks whether the writer is up
 
 
 class Writer(Protocol):
@@ -45,9 +45,9 @@ class Writer(Protocol):
 
 
 class Pipeline:
-    """Writes batches in the order in which their records come, on its threads.
+    """Writes batches in the order of their records, on its threads.
 
-    Until the writer is up, batches are staged and wait; if it fails, so does the pipeline.
+    Until the writer is up, batches are staged and wait. If the writer fails, the pipeline fails.
     """
 
     def __init__(self, flow: Flow, gathering: Gathering, writer: Writer, delivery: Delivery) -> None:
@@ -70,14 +70,14 @@ class Pipeline:
         write.do(self._wait_for_writer)
 
     def stop(self) -> None:
-        """Give up what is under way and end the threads, as far as they are not stuck in a call."""
+        """Drop the batches in progress, and end the threads, unless they are stuck in a call."""
         self._flow.stop.set()
         self.delivery.stop()
         for thread in self._threads.values():
             thread.pool.join(1.0)
 
     def write_next(self) -> None:
-        """Step 3 of the next batch; one of an assignment that is over needs none."""
+        """Do step 3 for the next batch; skip it if the assignment is over."""
         self._wait_for_writer()
         batch = self._flow.staged.get()
         files: list[DataFile] = []
@@ -89,7 +89,7 @@ class Pipeline:
         self._flow.written.put((batch, files))
 
     def _wait_for_writer(self) -> None:
-        """Wait until the writer has started. If it cannot, there may be no batch that would find out."""
+        """Wait until the writer has started; raise its error, because there may be no batch that would meet it."""
         while not self._writer.up.done():
             if self._flow.stop.is_set():
                 raise Stopped
@@ -98,7 +98,7 @@ class Pipeline:
 
 
 class _Thread:
-    """Does one piece of work after another, and none after one that failed."""
+    """Does one piece of work after another, until one fails."""
 
     def __init__(self, name: str, fail: Callable[[ConnectorError], None]) -> None:
         self.pool = WorkPool(name)
@@ -109,7 +109,7 @@ class _Thread:
         self.pool.submit(self._do, work)
 
     def do_once(self, work: Callable[[], object]) -> None:
-        """Do it after what is under way, unless it waits for that already."""
+        """Do the work after the work in progress, unless some waits already."""
         if not self.pool.waiting:
             self.do(work)
 
@@ -122,7 +122,7 @@ class _Thread:
             self._has_ended = True
         except ConnectorError as error:
             self._end(error)
-        except OSError as error:  # of the stores none comes here
+        except OSError as error:  # not from a store: those raise ``ConnectorError``
             self._end(FatalError("writing in the temporary folder", str(error), _MORE_ROOM))
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)

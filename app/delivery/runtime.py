@@ -1,4 +1,4 @@
-"""What members of the consumer group run on; all members of a process share one runtime and one buffer."""
+"""Threads, clocks, folders and memory for members; all members of a process share one runtime and one buffer."""
 
 import shutil
 import threading
@@ -20,14 +20,14 @@ from app.work_pool import WorkPool
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Makes pools, and what threads wait with. Tests have their own, of which one thread runs at a time."""
+    """Creates pools, locks, events and conditions. In tests, only one thread runs at a time."""
 
-    new_pool: Callable[[str, int], Executor] = WorkPool  # by its name and its number of threads
+    new_pool: Callable[[str, int], Executor] = WorkPool  # for a name and a number of threads
     new_lock: Callable[[], AbstractContextManager[Any]] = threading.RLock
     new_event: Callable[[], threading.Event] = threading.Event
     new_condition: Callable[[], threading.Condition] = threading.Condition
     sweeper: Sweeper = field(default_factory=Sweeper)
-    handed_over: int = 1  # batches that may wait between two threads; 0 is any number
+    handed_over: int = 1  # number of batches that may wait between two threads; 0 for any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Runtime:
     """Threads, clocks and the scratch folder.
 
     Attributes:
-        scratch: a private folder, deleted with the process.
-        workers: how many uploads run at the same time, and how many requests of claims.
-        now: seconds since the epoch.
-        free_bytes: of the disk with this folder.
+        scratch: A private folder, deleted when the process ends.
+        workers: Number of uploads at the same time, and of requests for claims.
+        now: Seconds since the epoch.
+        free_bytes: Free space of the disk with this folder.
     """
 
     scratch: Path
@@ -52,12 +52,12 @@ class Runtime:
 
 
 class Buffer:
-    """The memory and the disk that the records of all tables of this process share on their way. Thread-safe.
+    """The memory and the disk that all tables of this process share for records in progress. Thread-safe.
 
     Attributes:
-        is_shared: whether there may be several tables.
-        changed: a batch has come a step further, or something is waited for.
-        converting: held by the one table that converts: parsers are for one thread, and take memory beside the records.
+        is_shared: Whether there may be several tables.
+        changed: Notified when a batch has finished a step, or a share has changed.
+        converting: Held by the table that converts: parsers are for one thread, and use memory besides the records.
     """
 
     def __init__(self, limits: BatchLimits, threads: Threads = Threads(), *, is_shared: bool = False) -> None:
@@ -74,24 +74,24 @@ class Buffer:
         return share
 
     def end(self, share: "Share") -> None:
-        """Count nothing of this table any more, whatever is still on its way."""
+        """Stop counting this table's records and batches, also those in progress."""
         with self.changed:
             self._shares = tuple(each for each in self._shares if each is not share)
             self.changed.notify_all()
 
     @property
     def held_bytes(self) -> int:
-        """Of the records that wait for their conversion."""
+        """Size of the records that wait for conversion."""
         return sum(each.held_bytes for each in self._shares)
 
     @property
     def under_way(self) -> int:
-        """The number of batches that have begun and are not in the lake yet."""
+        """Number of batches that have begun and are not in the lake yet."""
         return sum(each.under_way for each in self._shares)
 
     @property
     def room(self) -> int:
-        """Bytes of records that may be taken before it is full."""
+        """Bytes of records that may be taken before the buffer is full."""
         return self.limits.max_buffer_bytes - self.held_bytes
 
     @property
@@ -100,11 +100,11 @@ class Buffer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether all tables leave so little room that each converts what it has, though that is no portion."""
+        """Whether room is so scarce that each table converts its records, though they are less than a portion."""
         return self.held_bytes >= self.limits.max_buffer_bytes // 2
 
     def is_crowded_by(self, share: "Share") -> bool:
-        """Whether one of several tables leaves no more than half of it to the others."""
+        """Whether one of several tables leaves at most half of the buffer to the other tables."""
         return self.is_shared and share.held_bytes >= self.limits.max_buffer_bytes // 2
 
     @property
@@ -113,13 +113,13 @@ class Buffer:
         return "buffer full" if self.is_full else "checkpoint"
 
     def shared_bytes(self, size: int) -> int:
-        """The size of all open batches, if one of this size has its share of it at least.
+        """Return the size of all open batches if a batch of this size has at least its share of it.
 
-        Else returns its own: the larger ones end first where the disk is for all.
+        Otherwise return ``size``, because the larger batches end first.
         """
         shares = self._shares
-        of_all = sum(each.staged_bytes for each in shares)
-        return of_all if size * len(shares) >= of_all else size
+        total = sum(each.staged_bytes for each in shares)
+        return total if size * len(shares) >= total else size
 
     def wait(self, seconds: float) -> None:
         with self.changed:
@@ -127,24 +127,20 @@ class Buffer:
 
 
 class Share:
-    """What one table takes of it.
-
-    Attributes:
-        staged_bytes: of its open batch.
-    """
+    """The part of the buffer that one table uses; ``staged_bytes`` is the size of its open batch."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._changed = buffer.changed
         self.held_bytes = self.under_way = self.staged_bytes = 0
 
     def hold(self, size: int) -> None:
-        """Count so many bytes more of records that wait, or fewer."""
+        """Add so many bytes of waiting records; negative if they wait no longer."""
         with self._changed:
             self.held_bytes += size
             self._changed.notify_all()
 
     def began(self, batches: int) -> None:
-        """Count so many batches more that are under way, or fewer."""
+        """Add so many batches in progress; negative if they have ended."""
         with self._changed:
             self.under_way += batches
             self._changed.notify_all()

@@ -1,7 +1,7 @@
 """Steps 1 and 2: portions of a batch → Arrow tables by the table's schema → one Parquet file that Spark reads fast.
 
-Converted rows are appended to the staged file until the batch is closed. So Python holds the rows of a portion only,
-and a batch may be larger than memory. It takes room in the scratch folder.
+Converted rows are appended to the staged file until the batch is closed. Therefore Python holds only the rows of a
+portion, and a batch may be larger than memory. It needs room in the scratch folder.
 """
 
 import logging
@@ -32,26 +32,26 @@ from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, data
 
 logger = logging.getLogger(__name__)
 
-_MOST_NAMED = 1_000  # columns, since the start
-_NAMED = 5  # columns, in one line
-_SHOWN = 80  # characters of a name
-_EXAMPLE = 300
+_MOST_LOGGED = 1_000  # columns, since the start
+_MOST_IN_LINE = 5  # columns
+_NAME_LENGTH = 80  # characters
+_EXAMPLE_LENGTH = 300
 _GROUP_COLUMN = "__file_group"
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A batch that was staged."""
+    """A staged batch."""
 
     parts: tuple[BatchPart, ...]
-    file: StagedFile | None  # ``None`` when no row is left
+    file: StagedFile | None  # ``None`` for a batch without rows
     dead_letters: list[LocalObject]  # one file for each topic-partition
     rescued: int  # values that fit no column
 
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one file: those of one Hive partition."""
+    """The rows of one file: they have the same partition values."""
 
     number: int
     partition_values: Mapping[str, str]
@@ -60,9 +60,9 @@ class _Group:
 
 
 class OpenBatch:
-    """Gathers rows of the partitions of one assignment, and writes its files beside ``path``; for one thread.
+    """Gathers rows of one assignment, and writes its files next to ``path``; for one thread.
 
-    ``computed`` are the folder columns that are in no record.
+    ``computed`` are the folder columns whose values are not in the records.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OpenBatch:
         self._computed = computed
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
-        self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
+        self._groups: dict[tuple[str, ...], _Group] = {}  # by partition values
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self._rescued = 0
@@ -92,8 +92,8 @@ class OpenBatch:
             records=(writer.rows if writer else 0) + sum(map(len, self._rejected.values())),
         )
 
-    def takes(self, rows: Rows | None) -> bool:
-        """Whether the rows fit into the file: their columns have the types of those that are in it."""
+    def fits(self, rows: Rows | None) -> bool:
+        """Whether the rows fit into the file: their columns have the same types as in the file."""
         if rows is None or self._writer is None:
             return True
         schema = self._writer.schema
@@ -102,10 +102,10 @@ class OpenBatch:
         return all(new.name not in schema.names or schema.field(new.name).type == new.type for new in rows.table.schema)
 
     def append(self, portion: Batch, converted: Converted) -> None:
-        """Append a portion whose rows ``takes`` has accepted; its offsets follow those in the batch."""
+        """Append a portion whose rows fit; its offsets follow those in the batch."""
         for part in portion.parts:
             numbered = replace(part, number=self._number)
-            self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
+            self._parts[part.offsets.tp] = _merge_parts(self._parts.get(part.offsets.tp), numbered)
         for record in converted.rejected:
             self._rejected.setdefault(record.tp, []).append(record)
             self._rejected_bytes += record.nbytes
@@ -117,7 +117,7 @@ class OpenBatch:
         """Finish the staged file, and write the dead letters."""
         dead_letters = []
         for index, (tp, records) in enumerate(self._rejected.items()):
-            records.sort(key=lambda record: record.offset)  # a replay then keeps the order of each key
+            records.sort(key=lambda record: record.offset)  # so that a replay keeps the order of each key
             path = self._path.with_name(f"dead-letter-{index}.parquet")
             write_dead_letter(records, path)
             dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
@@ -135,8 +135,8 @@ class OpenBatch:
     def _data_file(self, group: _Group) -> DataFile:
         name = file_name(self._sorted_parts(group.tps))
         values = group.partition_values
-        shown = {**values, **{each.name: each.folder(values[each.name]) for each in self._computed}}
-        return DataFile(data_key(self._table_root, shown, name), values, group.rows)
+        folders = {**values, **{each.name: each.folder(values[each.name]) for each in self._computed}}
+        return DataFile(data_key(self._table_root, folders, name), values, group.rows)
 
     def _sorted_parts(self, tps: Iterable[TopicPartition]) -> tuple[BatchPart, ...]:
         return tuple(self._parts[tp] for tp in sorted(tps))
@@ -154,28 +154,28 @@ class OpenBatch:
         self._writer.append(_in_schema(table, self._writer.schema))
 
     def _group(self, folders: Mapping[str, pa.Array], parts: pa.Array, tps: Sequence[TopicPartition]) -> pa.Array:
-        """The number of every row's file (int32)."""
+        """Return the number of every row's file (int32)."""
         ids = group_ids([*folders.values()]) if folders else pa.repeat(pa.scalar(0, pa.int32()), len(parts))
-        counted = pa.table({"id": ids, "part": parts, "row": pa.arange(0, len(ids))})
-        counted = counted.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
+        counts = pa.table({"id": ids, "part": parts, "row": pa.arange(0, len(ids))})
+        counts = counts.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
         groups: dict[int, _Group] = {}
-        for found in counted.sort_by("row_min").to_pylist():
-            if found["id"] not in groups:
-                its = values_of(found["row_min"], folders)
-                new = _Group(len(self._groups), its)
-                groups[found["id"]] = self._groups.setdefault(tuple(its.values()), new)
-            group = groups[found["id"]]
-            group.rows += found["row_count"]
-            group.tps.add(tps[found["part"]])
-        if all(group.number == each for each, group in groups.items()):
+        for count in counts.sort_by("row_min").to_pylist():
+            if count["id"] not in groups:
+                values = values_of(count["row_min"], folders)
+                new = _Group(len(self._groups), values)
+                groups[count["id"]] = self._groups.setdefault(tuple(values.values()), new)
+            group = groups[count["id"]]
+            group.rows += count["row_count"]
+            group.tps.add(tps[count["part"]])
+        if all(group.number == number for number, group in groups.items()):
             return ids
-        return pa.array([groups[each].number for each in range(len(groups))], pa.int32()).take(ids)
+        return pa.array([groups[number].number for number in range(len(groups))], pa.int32()).take(ids)
 
 
 def with_folders(
     rows: Rows, spec: PartitionSpec, computed: Sequence[Computed]
 ) -> tuple[pa.Table, Mapping[str, pa.Array]]:
-    """Returns the columns of the file, and the text of each folder column."""
+    """Return the columns of the file, and the text of each folder column."""
     folders = dict(zip(spec.columns, rows.partition_values, strict=True))
     table = rows.table
     for name, values in folders.items() if spec.keeps_columns else ():
@@ -183,7 +183,7 @@ def with_folders(
     return table, folders | {each.name: each.texts(table) for each in computed}
 
 
-def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
+def _merge_parts(before: BatchPart | None, part: BatchPart) -> BatchPart:
     if before is None:
         return part
     first, last = min(before.offsets.first, part.offsets.first), max(before.offsets.last, part.offsets.last)
@@ -191,7 +191,7 @@ def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with all columns of the schema, in its order."""
+    """Return the table with all columns of the schema, in its order."""
     if table.column_names == schema.names:
         return table
     columns = [table[f.name] if f.name in table.column_names else pa.nulls(len(table), f.type) for f in schema]
@@ -199,7 +199,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_columns(writer: StagedWriter, new: Sequence[pa.Field]) -> StagedWriter:
-    """The staged file with more columns, which its rows so far do not have."""
+    """Write the staged file again with more columns, which are null in its rows so far."""
     writer.close()
     former = writer.path.rename(writer.path.with_suffix(".former"))
     fields = [*writer.schema, *new]
@@ -223,9 +223,9 @@ def _unused_name(taken: Sequence[str]) -> str:
 
 
 class Stager:
-    """Converts and stages batches; to be used by one thread.
+    """Converts and stages batches; for one thread.
 
-    ``computed`` returns the folder columns that are in no record.
+    ``computed`` returns the folder columns whose values are not in the records.
     """
 
     def __init__(
@@ -240,19 +240,19 @@ class Stager:
         self._table = table_root.rpartition("/")[2]
         self._spec = spec
         self._computed = computed
-        self._named: set[str] = set()
+        self._logged: set[str] = set()  # columns with rescued values
         self._has_rows = False
 
     def open(self, number: int, path: Path) -> OpenBatch:
         """Begin the batch of this number with this staged file.
 
-        Groups of its rows are integers rather than the partition columns themselves because Spark's dynamic partition
-        write then sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
+        Its rows have the number of their file, and not the partition columns: Spark's dynamic partition write then
+        sorts by one int, which is 1.5 times as fast as by four strings, and works with every value.
         """
         return OpenBatch(number, path, self._table_root, self._spec, self._computed())
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Step 1 for a portion of a batch; arguments and errors as those of ``BatchConverter``."""
+        """Do step 1 for a portion of a batch; see ``BatchConverter`` for arguments and errors."""
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:
@@ -261,7 +261,7 @@ class Stager:
         return converted
 
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column that the settings name and the first rows lack: most often it is misspelled."""
+        """Log each column of the settings that is missing in the first rows: most often it is misspelled."""
         null, timestamp = self._spec.null_value, self._spec.timestamp_column
         sources = {each.name: each.source for each in self._computed()}
         missing = {
@@ -278,29 +278,29 @@ class Stager:
             name: (setting, "are written as they came") for name, setting in unmet.items() if name not in inside
         }
         if not rows.has_timestamps and timestamp != KAFKA_TIMESTAMP:
-            outcome = f"have the Kafka timestamp there. Name {KAFKA_TIMESTAMP} if that is meant"
+            outcome = f"contain the Kafka timestamp there. Set {KAFKA_TIMESTAMP} if that is meant"
             missing[timestamp] = "TIMESTAMP_COLUMN", outcome
         names = (*TIME_COLUMNS, *KAFKA_PARTITIONS, *rows.table.column_names, *rescued)
         for column, (setting, outcome) in missing.items():
             first = f"the first {counted(len(rows.parts), 'row')} of {self._table}"
-            said = f"none of {first} has a value in {column}, so they {outcome}"
-            logger.warning("%s: %s. %s", setting, said, likely_meant(column, names, setting) or "Check the name")
+            cause = f"none of {first} has a value in {column}, so they {outcome}"
+            logger.warning("%s: %s. %s", setting, cause, likely_meant(column, names, setting) or "Check the name")
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column once, in one line a batch: names come with the data, of any length and number."""
-        if len(self._named) >= _MOST_NAMED:
+        """Log each column once, in one line per batch: the data may contain long and many names."""
+        if len(self._logged) >= _MOST_LOGGED:
             return
-        news = {key: rescue for name, rescue in rescued.items() if (key := name[:_SHOWN]) not in self._named}
-        if not news:
+        new = {key: rescue for name, rescue in rescued.items() if (key := name[:_NAME_LENGTH]) not in self._logged}
+        if not new:
             return
-        self._named.update(islice(news, _MOST_NAMED - len(self._named)))
-        named = [f"column {cut(repr(key), _SHOWN)}: {cut(one.example, _EXAMPLE)}" for key, one in news.items()]
-        more = f"; {len(news) - _NAMED:,} more columns" if len(news) > _NAMED else ""
-        last = "" if len(self._named) < _MOST_NAMED else ". No further columns are named, batches count their values"
+        self._logged.update(islice(new, _MOST_LOGGED - len(self._logged)))
+        columns = [f"column {cut(repr(key), _NAME_LENGTH)}: {cut(new[key].example, _EXAMPLE_LENGTH)}" for key in new]
+        more = f"; {len(new) - _MOST_IN_LINE:,} more columns" if len(new) > _MOST_IN_LINE else ""
+        is_last = len(self._logged) >= _MOST_LOGGED
         logger.warning(
-            "table %s: %s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
+            "table %s: %s%s; these values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
             self._table,
-            "; ".join(named[:_NAMED]),
+            "; ".join(columns[:_MOST_IN_LINE]),
             more,
-            last,
+            ". No further columns are logged; batches still count their values" if is_last else "",
         )

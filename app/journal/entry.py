@@ -1,4 +1,4 @@
-"""The common parts of the journal's documents: the objects that they name, and their keys.
+"""The common parts of the journal's documents: the objects that they list, and their keys.
 
 A group's folder has a claim for each topic-partition (``app.journal.journal``) and a log for each assignment
 (``app.journal.log``).
@@ -17,22 +17,22 @@ from app.model import DataFile, TopicPartition
 from app.storage.document import Form
 from app.table.layout import journal_folder
 
-_LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
+_LONGEST_NAME = 150  # bytes of the 255 that a folder's name may have; the rest is for a hash
 _REMEDY = (
-    "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
-    "connector go on from the offset committed in Kafka, and rows may then come twice"
+    "If a newer release wrote it, update this one. Otherwise restore the object. If you delete it, the connector "
+    "continues from the offset committed in Kafka, and rows may be duplicated"
 )
-_LOGS = "generations.d"  # as an assignment was called when logs were first stored; a topic's folder has no dot
+_LOGS = "generations.d"  # the first name of assignments; a topic's folder contains no dot
 
 
 class Stored(BaseModel):
-    """Base of the documents and their parts."""
+    """Base class of the documents and their parts."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
 
 class _FileForm(Stored):
-    """What is stored of a data file."""
+    """The stored fields of a data file."""
 
     key: str
     size: int = Field(ge=0)
@@ -45,7 +45,7 @@ def _file_schema(_: object, form: GetCoreSchemaHandler) -> core_schema.CoreSchem
         return {name: getattr(file, name) for name in _FileForm.model_fields}
 
     return core_schema.json_or_python_schema(
-        core_schema.no_info_after_validator_function(lambda found: DataFile(**dict(found)), form(_FileForm)),
+        core_schema.no_info_after_validator_function(lambda fields: DataFile(**dict(fields)), form(_FileForm)),
         core_schema.is_instance_schema(DataFile),
         serialization=core_schema.plain_serializer_function_ser_schema(stored),
     )
@@ -56,9 +56,9 @@ JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
 
 
 class RolledBack(Stored):
-    """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
+    """The key of an object of a batch that was rolled back at ``since`` (seconds since the epoch).
 
-    ``removed``: readers have stopped seeing its rows since, see ``app.journal.late_uploads``.
+    ``removed``: readers no longer see its rows, see ``app.journal.late_uploads``.
     """
 
     key: str
@@ -70,7 +70,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def parse(model: type[_M], body: bytes) -> _M:
-    """Read a document; the ``ValueError`` of one that is damaged or of a newer release says which."""
+    """Parse a document; raise ``ValueError`` with the field if it is damaged or of a newer release."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -84,20 +84,20 @@ def form_of(model: type[_M], what: str = "the journal", remedy: str = _REMEDY) -
 
 
 def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` for a key with none of the prefixes ``roots``: the connector must not touch it."""
+    """Raise ``ValueError`` for a key with none of the prefixes ``roots``: the connector must not touch that object."""
     for key in keys:
         if not key.startswith(roots) or ".." in key.split("/"):
-            raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
+            raise ValueError(f"it lists {key}, which is not below {' or '.join(roots)}")
 
 
 def group_folder(table_root: str, group: str) -> str:
-    """Ends with a slash, as the other folders."""
-    return f"{journal_folder(table_root)}{_as_name(group)}/"
+    """Return the folder of a consumer group; all folders here end with a slash."""
+    return f"{journal_folder(table_root)}{_to_folder_name(group)}/"
 
 
 def topic_folder(table_root: str, group: str, topic: str) -> str:
-    """Where the claims of one topic lie; of a claim's key only these end in ``.json``."""
-    return f"{group_folder(table_root, group)}{_as_name(topic)}/"
+    """Return the folder of a topic's claims; only claims end in ``.json`` there."""
+    return f"{group_folder(table_root, group)}{_to_folder_name(topic)}/"
 
 
 def claim_key(table_root: str, group: str, tp: TopicPartition) -> str:
@@ -113,12 +113,12 @@ def log_key(table_root: str, group: str, owner: str) -> str:
 
 
 def is_log(key: str) -> bool:
-    """Whether the key of a journal's document is that of a log, and not of a claim."""
+    """Whether this key of a journal's document is the key of a log, and not of a claim."""
     return key.split("/")[-2:-1] == [_LOGS]
 
 
-def _as_name(text: str) -> str:
-    """The text as a folder's name: percent-encoded, also its dots; too long a one is cut and hashed."""
+def _to_folder_name(text: str) -> str:
+    """Percent-encode the text, with its dots, as a folder's name; cut and hash a text that is too long."""
     encoded = quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
     if len(encoded) <= _LONGEST_NAME:
         return encoded

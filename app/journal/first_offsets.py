@@ -1,25 +1,25 @@
 """Chooses the first offset of a partition for which the consumer group has neither an offset nor a journal.
 
-Kafka's own rule, ``auto.offset.reset`` alone, loses records. A consumer notices an added partition only after a while,
-and ``latest`` would skip the records before that. So with ``latest`` and with a time there is one object for each group
-and topic, ``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
+Kafka's own rule, ``auto.offset.reset``, is not enough: it loses records. A consumer notices an added partition only
+after a while, and ``latest`` would skip the records before that. Therefore, with ``latest`` and with a time, each group
+and topic has an object ``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
 
-- The first member that finds neither an offset nor a journal of any partition writes it, with the end of *every*
-  partition at that moment, or its first record since the time. The store lets only one member create it. It is written
-  before any journal or commit of the group.
-- A partition in it begins at that offset, also if another member claims it later or after a crash.
-- A partition that is not in it was added later, and begins with its first record.
-- If there is no such object, and the group has an offset or a journal of another partition, the group is older than
-  this partition's first claim. The partition begins with its first record too.
+- The first member that finds neither an offset nor a journal of any partition writes the object. It contains the end of
+  *every* partition at that moment, or the first record since the time. The store lets only one member create it. The
+  member writes it before any journal or commit of the group.
+- A partition in the object begins at that offset, also if another member claims it later or after a crash.
+- A partition that is missing in the object was added later, and begins with its first record.
+- If there is no object, and the group has an offset or a journal of another partition, the group is older than this
+  partition's first claim. The partition begins with its first record too.
 
-Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when the text is first used, the partitions
-in it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would
-pass over what was read since, and what was added since.
+Each text of ``FOLLOW_OFFSETS`` has one more object. If a time is set when the text is first used, the object's
+partitions begin at the time once. Otherwise it contains no offsets, also if a time is set later. It never changes: a
+later calculation would skip the records that were read or added since.
 
-A group of several topics has one object of its own beside the tables, ``first-topics.json``, and one of each text, with
-these offsets of all topics: a table may be opened long after others. The first member writes it, before anything is
-claimed. The store lets only one member create it, and those of the topics are copies. A topic that is not in it was
-added later, and is read from its first record. If the group has read some topics by then, only those are its first.
+A group of several topics has an object next to the tables, ``first-topics.json``, and one for each text. They contain
+these offsets for all topics, because a table may be opened long after others. The first member writes them before any
+claim. The store lets only one member create them, and the objects of the topics are copies. A topic that is missing in
+them was added later, and begins with its first record. If the group has read some topics by then, only those count.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
@@ -62,23 +62,23 @@ class _GroupBeginning(Stored):
     offsets: dict[str, int]
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int | None:
-        """``None`` of a partition that was added later, or if the topic was recreated."""
-        is_another = ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
-        return None if is_another else self.offsets.get(str(tp.partition))
+        """Return the partition's offset; ``None`` if the partition was added later or the topic was recreated."""
+        is_recreated = ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
+        return None if is_recreated else self.offsets.get(str(tp.partition))
 
 
 _FORM = form_of(
     _GroupBeginning,
     "the group's first offsets",
-    "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
+    "If a newer release wrote it, update this one. Otherwise delete it: partitions that the consumer group has "
     "not read yet then begin with their first record",
 )
 
 
 class FirstTopics(Stored):
-    """Where each topic begins that was there when a group of several topics began, or when a text was first used.
+    """The first offsets of the topics that existed when a group of several topics began, or a text was first used.
 
-    Beside a table, ``topics`` has the topic that had it first.
+    In the object of a table, ``topics`` contains the topic that had the table first.
     """
 
     version: Literal[1] = 1
@@ -89,12 +89,13 @@ class FirstTopics(Stored):
 _TOPICS_FORM = form_of(
     FirstTopics,
     "the group's first topics",
-    "If a newer release wrote it, update this one. Else delete it: the topics that it has read count as the first then",
+    "If a newer release wrote it, update this one. Otherwise delete it: the topics that the group has read then count "
+    "as the first",
 )
 
 
 class FirstOffsets:
-    """Reads the object of the group's first offsets, or writes it. Thread-safe."""
+    """Reads or creates the object with the group's first offsets. Thread-safe."""
 
     def __init__(
         self,
@@ -114,33 +115,33 @@ class FirstOffsets:
         self._first_topics = first_topics or {}
         self._now = now
         self._lock = new_lock()
-        self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
+        self._followed: dict[str, _GroupBeginning] = {}  # by key; these objects never change
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
         if self._since == "earliest" or tp.topic in self._internal:
             return kafka.low
-        if self._is_late(tp.topic):
-            return self._at_low(tp, kafka, "the topic was added after the consumer group began")
+        first_topics = self._first_topics.get("")
+        if first_topics is not None and tp.topic not in first_topics.beginnings:
+            return self._first_record(tp, kafka, "the topic was added after the consumer group began")
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
-            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
+            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object before its journal
             document = self._document(tp.topic)
             beginning = document.read()
             if has_begun and beginning is None:
-                return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
+                return self._first_record(tp, kafka, "the consumer group has read other partitions of the topic before")
             if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
                 beginning = document.write_first(self._beginning(tp.topic))
-                self._log_passed_over(
-                    tp.topic, beginning, f"the consumer group {self._journal.group} is new and begins"
-                )
+                self._log_skipped(tp.topic, beginning, f"the consumer group {self._journal.group} is new and begins")
         offset = beginning.of(tp, kafka)
         if offset is None:
-            return self._at_low(tp, kafka, "it was added, or the topic recreated, after the consumer group began")
-        return max(self._existing(tp, offset, kafka), kafka.low)
+            why = "the partition was added, or the topic recreated, after the consumer group began"
+            return self._first_record(tp, kafka, why)
+        return max(self._limit_to_end(tp, offset, kafka), kafka.low)
 
     def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
-        """What is to be followed with this text: the group's offset, or the time as if a tool had set it.
+        """Return the offsets to follow with this text: the group's, or those of the time as if a tool had set them.
 
-        ``None`` of a partition that was added after the time was reckoned.
+        Returns ``None`` for a partition that was added after the time was calculated.
         """
         if tp.topic in self._internal:
             return kafka
@@ -149,89 +150,85 @@ class FirstOffsets:
             beginning = self._followed.get(document.where) or document.read()
             if beginning is None:
                 beginning = document.write_first(self._beginning(tp.topic, text))
-                self._log_passed_over(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
+                self._log_skipped(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
             self._followed[document.where] = beginning
         if not beginning.offsets:
             return kafka
         offset = beginning.of(tp, kafka)
-        return None if offset is None else replace(kafka, committed=self._existing(tp, offset, kafka), is_set=True)
+        return None if offset is None else replace(kafka, committed=self._limit_to_end(tp, offset, kafka), is_set=True)
 
     def first_topics(self, tables: Mapping[str, str], text: str) -> dict[str, FirstTopics]:
-        """The first topics of this group, under an empty text, and those of the text; the journal's folder has tables.
+        """Return the first topics of this group, under an empty text, and those of the text.
 
-        ``tables`` has their names by topic.
+        ``tables`` contains the names of the tables in the journal's folder, by topic.
         """
-        journal, found = self._journal, dict[str, FirstTopics]()
-        for each in dict.fromkeys(("", text)):
-            key = f"{group_folder(journal.table_root, journal.group)}first-topics{_suffix(each)}.json"
+        journal, first_topics = self._journal, dict[str, FirstTopics]()
+        for follow_text in dict.fromkeys(("", text)):
+            key = f"{group_folder(journal.table_root, journal.group)}first-topics{_suffix(follow_text)}.json"
             document = Document(journal.store, key, _TOPICS_FORM)
             if (first := document.read()) is None:
-                known = found[""].beginnings if found else {}
-                topics = [topic for topic in tables if topic in known or self._is_read(topic, tables[topic])] or tables
-                first = FirstTopics(beginnings={topic: self._beginning(topic, each) for topic in topics})
+                old = first_topics[""].beginnings if first_topics else {}
+                topics = [topic for topic in tables if topic in old or self._is_read(topic, tables[topic])] or tables
+                first = FirstTopics(beginnings={topic: self._beginning(topic, follow_text) for topic in topics})
                 first = document.write_first(first)
-            found[each] = first
-        return found
+            first_topics[follow_text] = first
+        return first_topics
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _existing(self, tp: TopicPartition, offset: int, kafka: PartitionOffsets) -> int:
-        """The offset, or the end of a partition that lost records; ``kafka`` may be older than the offset."""
+    def _limit_to_end(self, tp: TopicPartition, offset: int, kafka: PartitionOffsets) -> int:
+        """Return the offset, or the end of a partition that lost records; ``kafka`` may be older than the offset."""
         return offset if offset <= kafka.high else min(offset, self._kafka.ends(tp.topic).get(tp, kafka.high))
 
     def _is_read(self, topic: str, table: str) -> bool:
         folder = topic_folder(f"{self._journal.table_root}/{table}", self._journal.group, topic)
         return bool(self._kafka.begun(topic)) or any(self._journal.store.list(folder))
 
-    def _is_late(self, topic: str) -> bool:
-        first = self._first_topics.get("")
-        return first is not None and topic not in first.beginnings
-
     def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
         return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{_suffix(text)}", _FORM)
 
-    def _at_low(self, tp: TopicPartition, kafka: PartitionOffsets, why: str) -> int:
-        logger.info("%s: %s: it begins with its first record, %d", tp, why, kafka.low)
+    def _first_record(self, tp: TopicPartition, kafka: PartitionOffsets, why: str) -> int:
+        logger.info("%s: %s: the partition begins with its first record, %d", tp, why, kafka.low)
         return kafka.low
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
-        """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
+        """Whether the group has read another partition of this topic; a deleted topic of this name does not count."""
         if self._kafka.begun(tp.topic) - {tp}:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
     def _beginning(self, topic: str, text: str = "") -> _GroupBeginning:
-        """Where the topic began with all others, or begins now; without offsets if it follows no time with the text."""
+        """Return the stored beginning of the topic, or calculate it; it has no offsets if the text follows no time."""
         first = self._first_topics.get(text)
         if first and topic in first.beginnings:
             return first.beginnings[topic]
-        topic_id = self._kafka.topic_id(topic)  # before the ends: a topic that is recreated meanwhile has another one
-        has_none = self._since == "earliest" or (text and (first or isinstance(self._since, str)))
-        offsets: Mapping[TopicPartition, int] = {} if has_none else self._kafka.ends(topic)
+        topic_id = self._kafka.topic_id(topic)  # before the ends: if the topic is recreated meanwhile, its id differs
+        follows_no_time = self._since == "earliest" or (text and (first or isinstance(self._since, str)))
+        offsets: Mapping[TopicPartition, int] = {} if follows_no_time else self._kafka.ends(topic)
         if offsets and isinstance(self._since, datetime):
             offsets = self._kafka.since(self._since, offsets)
         by_partition = {str(tp.partition): offset for tp, offset in offsets.items()}
         cluster_id, since = self._kafka.cluster_id(), int(self._now())
         return _GroupBeginning(topic_id=topic_id, cluster_id=cluster_id, since=since, offsets=by_partition)
 
-    def _log_passed_over(self, topic: str, beginning: _GroupBeginning, who: str) -> None:
+    def _log_skipped(self, topic: str, beginning: _GroupBeginning, who: str) -> None:
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:
-            logger.debug("%s", error)  # the log alone would have them
+            logger.debug("%s", error)  # only the message needs them
             return
         ends = {TopicPartition(topic, int(partition)): end for partition, end in beginning.offsets.items()}
-        passed_over = sum(max(0, end - lows.get(tp, end)) for tp, end in ends.items())
-        if passed_over:
+        skipped = sum(max(0, end - lows.get(tp, end)) for tp, end in ends.items())
+        if skipped:
             logger.info(
-                "%s at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over, if they are not in the table. To "
-                "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP, which writes all rows anew: "
-                "also another TABLE_NAME if this one has some",
+                "%s at %s of topic %s (AUTO_OFFSET_RESET): %s are skipped, unless they are in the table already. To "
+                "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP, which writes all rows again: "
+                "also another TABLE_NAME if this table contains some",
                 who,
                 "the end" if isinstance(self._since, str) else f"the records since {self._since.isoformat()}",
                 topic,
-                counted(passed_over, "existing record"),
+                counted(skipped, "existing record"),
             )
 
 
@@ -240,12 +237,12 @@ def _suffix(text: str) -> str:
 
 
 def owner_of_table(store: ObjectStore, root: str, group: str, topic: str) -> str:
-    """The topic that had the table at ``root`` first; without a note it is this one, which is noted."""
+    """Return the topic that had the table at ``root`` first; if none is stored, store this topic."""
     document = Document(store, f"{group_folder(root, group)}first-topics.json", _TOPICS_FORM)
     first = document.read() or document.write_first(FirstTopics(topics=[topic]))
     return first.topics[0]
 
 
 def noted_topics(root: str, group: str) -> str:
-    """The folder with an object for each topic of which the group has had a table: others beside it are not ours."""
+    """Return the folder with an object for each topic whose table this group has opened."""
     return f"{group_folder(root, group)}topics/"

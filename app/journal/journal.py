@@ -1,7 +1,4 @@
-"""The journal of a table for one consumer group: its claims, its logs, and what their owner may meet.
-
-``survey`` reads those of all groups.
-"""
+"""The journal of a table for one consumer group: its claims and logs. ``survey`` reads the journals of all groups."""
 
 import logging
 import time
@@ -21,17 +18,17 @@ from app.table.layout import journal_folder
 
 logger = logging.getLogger(__name__)
 
-_DAY_SECONDS = 24 * 3600.0  # by then no member reads it because of an older version of a claim
+_DAY_SECONDS = 24 * 3600.0  # by then no member with an older version of a claim reads the log
 _LOOK_SECONDS = 3600.0
 
 
 class PartitionClaim(Stored):
-    """The claim of a topic-partition: which assignment writes it. One version of the document."""
+    """One version of the claim of a topic-partition: the assignment that writes the partition."""
 
     version: Literal[1] = 1
     seq: int = Field(ge=1)  # counts the versions
-    owner: str  # token of the assignment whose log has the partition
-    cluster_id: str = ""  # of the topic; empty if the broker does not give it
+    owner: str  # token of the assignment whose log contains the partition
+    cluster_id: str = ""  # the topic's cluster; empty if the broker does not report it
 
 
 CLAIM = form_of(PartitionClaim)
@@ -50,7 +47,7 @@ class LogClosedError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Where it lies; documents that it returns are not read yet."""
+    """The place of the journal. The returned documents are not read yet."""
 
     store: ObjectStore
     table_root: str  # key of the table's folder
@@ -61,7 +58,7 @@ class Journal:
 
     def claims(self, topic: str) -> Iterator[Document[PartitionClaim]]:
         listed = self.store.list(self.folder(topic))
-        return (Document(self.store, found.key, CLAIM) for found in listed if found.key.endswith(".json"))
+        return (Document(self.store, stored.key, CLAIM) for stored in listed if stored.key.endswith(".json"))
 
     def folder(self, topic: str) -> str:
         return topic_folder(self.table_root, self.group, topic)
@@ -74,7 +71,7 @@ class Journal:
 
 
 class ObsoleteLogs:
-    """The logs that no claim names any more: each assignment leaves one behind. Looks once an hour; for one thread."""
+    """The logs that no claim refers to any more: each assignment leaves one. For one thread."""
 
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
@@ -82,18 +79,18 @@ class ObsoleteLogs:
         self._next = now() + _LOOK_SECONDS
 
     def delete(self) -> None:
-        """Delete those that were closed a day ago or earlier; later logs list their rolled-back objects too."""
+        """Delete, at most once an hour, the logs closed a day ago; later logs list their rolled-back objects too."""
         now = self._now()
         if now < self._next:
             return
         self._next = now + _LOOK_SECONDS
-        for found in self._journal.logs():
-            if now - found.last_modified.timestamp() < _DAY_SECONDS:
+        for stored in self._journal.logs():
+            if now - stored.last_modified.timestamp() < _DAY_SECONDS:
                 continue
             try:
-                if self._is_obsolete(found.key):
-                    self._journal.store.delete(found.key)
-            except UnreadableError as error:  # the others must not stay for it; a claim that needs it reports it
+                if self._is_obsolete(stored.key):
+                    self._journal.store.delete(stored.key)
+            except UnreadableError as error:  # delete the other logs; a claim that needs this log reports the error
                 logger.debug("%s", error)
 
     def _is_obsolete(self, key: str) -> bool:
@@ -106,14 +103,14 @@ class ObsoleteLogs:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Keys of objects: ``pending`` ones may become part of the table, ``rolled_back`` ones never do."""
+    """Keys of objects: ``pending`` objects may become part of the table, ``rolled_back`` objects never do."""
 
     pending: frozenset[str]
     rolled_back: frozenset[str]
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Objects that do not belong to the table, or not yet. Call ``survey`` after the listing, not before."""
+        """Objects that do not belong to the table, or not yet. List the table's objects before ``survey``."""
         return self.pending | self.rolled_back
 
 
@@ -123,8 +120,8 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
     form = log_form(table_root)
     pending: set[str] = set()
     rolled_back: set[str] = set()
-    for found in store.list(folder):
-        log = Document(store, found.key, form).read() if is_log(found.key) else None
+    for stored in store.list(folder):
+        log = Document(store, stored.key, form).read() if is_log(stored.key) else None
         if log is not None:
             pending.update(log.objects)
             rolled_back.update(item.key for item in log.revoked)
@@ -136,14 +133,14 @@ def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> Non
     root, own = journal_folder(table_root), group_folder(table_root, group)
     others = {
         key.removeprefix(root).split("/")[0]
-        for key in (found.key for found in store.list(root))
+        for key in (stored.key for stored in store.list(root))
         if key.endswith(".json") and not key.startswith(own) and "/" in key.removeprefix(root)
     }
     if others:
         logger.warning(
-            "table %s was written by other consumer groups too (%s): rows of topics that both consume are in it once "
-            "for each group. If CONSUMER_GROUP was changed, records that the former group wrote come again; to avoid "
-            "that, name the former group",
+            "table %s was written by other consumer groups too (%s): it contains the rows of shared topics once for "
+            "each group. If CONSUMER_GROUP was changed, records that the former group wrote are written again. To "
+            "avoid that, set CONSUMER_GROUP to the former group",
             table_root,
             ", ".join(sorted(unquote(name) for name in others)),
         )

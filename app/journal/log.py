@@ -1,8 +1,8 @@
 """Defines the log of an assignment: the document that makes delivery exactly once.
 
-An assignment is the topic-partitions that one member of the consumer group claims together, until they are taken from
-it. Its log says how far each of them is written, and which batch is on its way. Its owner writes it for each batch. The
-next owner of any of the partitions closes it first.
+An assignment is the topic-partitions that one member of the consumer group claims together, until Kafka revokes them.
+The log contains the end of each partition and the batch in progress. The owner writes the log for each batch. The next
+owner of any of the partitions closes it first.
 """
 
 import base64
@@ -21,7 +21,7 @@ from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
 
-_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
+_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because the owner writes the log for each batch
 _PACKED: Final = "revoked_packed"
 _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
@@ -30,11 +30,11 @@ _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 class Intent:
     """Lists the objects that a batch will store."""
 
-    batch: int  # its number, which no other batch of the assignment has
-    offsets: Sequence[OffsetRange]  # the first and last with a record
+    batch: int  # the batch's number, unique in the assignment
+    offsets: Sequence[OffsetRange]  # the first and last offsets with a record
     files: Sequence[DataFile]
-    also: Mapping[str, int]  # other objects; by key the number of records that no other object has
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # the last that was read, also without a row
+    also: Mapping[str, int]  # other objects: by key, the number of records that only this object contains
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # the last offsets read, also without a row
 
 
 class Progress(Stored):
@@ -43,16 +43,16 @@ class Progress(Stored):
     topic: str
     partition: int
     end: int = Field(ge=-1)  # the last offset that is in the table or gives no row
-    first: int | None = None  # the first offset with a record in the pending batch, if that has one
-    to: int | None = None  # the last offset that was read when the pending or kept batch was sealed, if that has one
-    topic_id: str = ""  # of these offsets; empty if the broker does not give it, as the next one
+    first: int | None = None  # the first offset with a record in the pending batch, if there is one
+    to: int | None = None  # the last offset read when the pending or kept batch was sealed, if there is one
+    topic_id: str = ""  # the topic of these offsets; empty if the broker does not report it, as is ``cluster_id``
     cluster_id: str = ""
-    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; one was a string before
-    series: str = ""  # a random name, kept as long as each owner begins where the one before has ended
+    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; older logs have a string
+    series: str = ""  # a random name, kept as long as each owner begins where the former owner ended
 
     @field_validator("followed", mode="before")
     @classmethod
-    def _one_alone(cls, value: object) -> object:
+    def _to_list(cls, value: object) -> object:
         return [text for text in [value] if text] if isinstance(value, str) else value
 
     @property
@@ -61,7 +61,7 @@ class Progress(Stored):
 
     @property
     def batch_offsets(self) -> range:
-        """Its offsets in the pending batch; none if that has late records of it alone."""
+        """The partition's offsets in the pending batch; none if the batch contains only its late records."""
         if self.first is None or self.to is None or self.to <= self.end:
             return range(0)
         return range(self.first, self.to + 1)
@@ -70,7 +70,7 @@ class Progress(Stored):
         return self.model_copy(update=values)
 
     def moved(self, **values: object) -> "Progress":
-        """With the batch in the lake, if that has some of its offsets."""
+        """Return the progress after the batch is in the lake; unchanged if the batch has none of its offsets."""
         return self if self.to is None else self.changed(end=max(self.end, self.to), first=None, **values)
 
 
@@ -78,23 +78,23 @@ class AssignmentLog(Stored):
     """One version of the document.
 
     ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be uploaded or not.
-    ``kept``: ``files`` belong to the table, and may not be registered yet; each ``end`` counts them.
+    ``kept``: ``files`` belong to the table, but may not be registered yet; each ``end`` includes them.
 
     The objects ``also`` are rolled back with the batch and never registered. They are uploaded before the last data
-    file. So the data files alone show whether the batch is complete, even if a user has deleted the others.
+    file. Therefore the data files show whether the batch is complete, even if a user has deleted the other objects.
     """
 
     version: Literal[1] = 1
-    seq: int = Field(ge=1)  # counts the versions: no two are equal byte for byte, or have one ETag
+    seq: int = Field(ge=1)  # counts the versions, so no two have equal bytes or the same ETag
     owner: str  # token of the assignment
     writer: str  # token of the assignment that wrote this version
     closed: bool = False  # the owner may not write any more
     state: Literal["done", "pending", "kept"] = "done"
     batch: int = 0  # number of the owner's batch
     partitions: tuple[Progress, ...] = ()
-    files: tuple[JournaledFile, ...] = ()  # of a kept batch those that existed
-    also: dict[str, int] = Field(default_factory=dict)  # as of ``Intent``
-    revoked: tuple[RolledBack, ...] = ()  # never belong to the table; of former assignments too
+    files: tuple[JournaledFile, ...] = ()  # for a kept batch, only the files that existed
+    also: dict[str, int] = Field(default_factory=dict)  # see ``Intent``
+    revoked: tuple[RolledBack, ...] = ()  # objects that never belong to the table, also of former assignments
 
     @model_validator(mode="after")
     def _only_unfinished_has_files(self) -> "AssignmentLog":
@@ -106,7 +106,7 @@ class AssignmentLog(Stored):
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The objects of a pending batch that show whether it is complete: the last ones to be uploaded."""
+        """The objects that show whether a pending batch is complete: they are uploaded last."""
         return tuple(file.key for file in self.files) or tuple(self.also)
 
     @property
@@ -120,9 +120,9 @@ class AssignmentLog(Stored):
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """How far the partitions of the batch are once it is in the lake.
+        """The ends of the batch's partitions once the batch is in the lake.
 
-        Without the others: they may have advanced since without a file, so that no catalog knows of it.
+        Other partitions are left out: they may have advanced without a file, and then no catalog knows their end.
         """
         return tuple(
             Mark(each.tp, each.series, max(each.end, each.to)) for each in self.partitions if each.to is not None
@@ -132,14 +132,14 @@ class AssignmentLog(Stored):
         return next((each for each in self.partitions if each.tp == tp), None)
 
     def pending(self, intent: Intent) -> "AssignmentLog":
-        """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
+        """Return the next version, with this batch in progress. It implies that the batch before is in the lake."""
         partitions = self._moved()
-        for each in intent.offsets:
-            end = partitions[each.tp].end
-            partitions[each.tp] = partitions[each.tp].changed(first=max(end + 1, each.first), to=max(end, each.last))
+        for offsets in intent.offsets:
+            tp, end = offsets.tp, partitions[offsets.tp].end
+            partitions[tp] = partitions[tp].changed(first=max(end + 1, offsets.first), to=max(end, offsets.last))
         for tp, last in intent.ends.items():
-            before = partitions[tp]
-            partitions[tp] = before.changed(to=max(before.end if before.to is None else before.to, last))
+            progress = partitions[tp]
+            partitions[tp] = progress.changed(to=max(progress.end if progress.to is None else progress.to, last))
         return self.changed(
             batch=intent.batch,
             state="pending",
@@ -149,7 +149,7 @@ class AssignmentLog(Stored):
         )
 
     def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "AssignmentLog":
-        """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
+        """Return the next version: these files of the pending batch belong to the table, ``lost`` objects never do."""
         return self.changed(
             state="kept",
             partitions=tuple(each.moved() for each in self.partitions),
@@ -159,13 +159,13 @@ class AssignmentLog(Stored):
         )
 
     def done(self, ends: Mapping[TopicPartition, int] | None = None) -> "AssignmentLog":
-        """The next version, in which the batch is in the lake and registered, and all rows up to these offsets are."""
-        reached = ends or {}
-        moved = (each.changed(end=max(each.end, reached.get(tp, -1))) for tp, each in self._moved().items())
+        """Return the next version: the batch, and all rows up to these offsets, are in the lake and registered."""
+        ends = ends or {}
+        moved = (each.changed(end=max(each.end, ends.get(tp, -1))) for tp, each in self._moved().items())
         return self.changed(state="done", partitions=tuple(moved), files=(), also={})
 
     def rolled_back(self, since: int) -> "AssignmentLog":
-        """The next version, in which the pending batch is rolled back: its rows come again."""
+        """Return the next version: the pending batch is rolled back, and its records are redelivered."""
         return self.changed(
             state="done",
             partitions=tuple(each.changed(first=None, to=None) for each in self.partitions),
@@ -175,7 +175,7 @@ class AssignmentLog(Stored):
         )
 
     def changed(self, **values: object) -> "AssignmentLog":
-        """The next version, with these values."""
+        """Return the next version, with these values."""
         return AssignmentLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
 
     def to_body(self) -> bytes:
@@ -185,27 +185,27 @@ class AssignmentLog(Stored):
         return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
 
     def _moved(self) -> dict[TopicPartition, Progress]:
-        """The partitions once the batch is in the lake."""
+        """Return the partitions' progress once the batch is in the lake."""
         return {each.tp: each.moved(to=None) for each in self.partitions}
 
 
 def log_form(table_root: str) -> Form[AssignmentLog]:
-    """How logs of this table are stored; one that names objects of another table is refused."""
+    """Return the format of this table's logs; it refuses a log that lists objects of another table."""
     form = form_of(AssignmentLog)
     return replace(form, parse=partial(_parse, roots=object_roots(table_root)), body=AssignmentLog.to_body)
 
 
 def _parse(body: bytes, roots: tuple[str, ...]) -> AssignmentLog:
-    log = parse(AssignmentLog, _unpacked(body))
+    log = parse(AssignmentLog, _unpack(body))
     check_keys((*log.objects, *(item.key for item in log.revoked)), roots)
     return log
 
 
-def _unpacked(body: bytes) -> bytes:
+def _unpack(body: bytes) -> bytes:
     if f'"{_PACKED}"'.encode() not in body:
         return body
     fields = json.loads(body)
-    if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
+    if not isinstance(fields, dict) or _PACKED not in fields:  # a topic, or a value of a partition column
         return body
     try:
         packed = base64.b64decode(fields.pop(_PACKED), validate=True)

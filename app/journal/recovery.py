@@ -1,11 +1,13 @@
-"""Settles the batch that a former owner left behind: keeps it or rolls it back, before anybody reads on from its end.
+"""Settles the unfinished batch of a former owner: keeps it or rolls it back, before any member reads after its end.
 
-The former owner is fenced by then: it may still upload files of the batch, and register nothing. If all data files of
-a pending batch exist, it is rolled forward: ``kept`` is written, and only then its files are registered again and
-``done`` is written. If some are missing, it is rolled back: ``done`` up to its start is written, with its objects on
-the list ``revoked``. If some are missing and Kafka no longer has all of the batch's records, either loses rows. Then
-the smaller loss is chosen: ``kept`` is written with the files that exist, or the batch is rolled back. Several members
-may settle the same batch at once: each follows the decision that was written, even if it finds other files.
+The former owner is fenced by then: it may still upload files of the batch, but it registers nothing.
+
+- If all data files of a pending batch exist, it is rolled forward: write ``kept``, register its files again, ``done``.
+- If some are missing, it is rolled back: write ``done`` up to its start, with its objects in the list ``revoked``.
+- If Kafka also no longer has all of its records, both lose rows. The smaller loss is chosen: write ``kept`` with the
+  files that exist, or roll back.
+
+Several members may settle a batch at the same time. Each follows the stored decision, even if it finds other files.
 """
 
 import logging
@@ -28,25 +30,25 @@ from app.table.parquet_reader import read_footer
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 20  # ranges in a line of the log
+_MOST_RANGES = 20  # in a line of the log
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Settles batches; safe from several threads."""
+    """Settles batches. Thread-safe."""
 
     store: ObjectStore
     register: Callable[[Sequence[DataFile], Sequence[Mark]], None]  # safe to repeat
     is_registered: Callable[[Sequence[Mark]], bool]  # up to these marks: engines may have replaced the files
-    offsets: GroupOffsets  # asked before a roll back alone
-    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
+    offsets: GroupOffsets  # queried only before a roll back
+    parallel_map: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
     now: Callable[[], float] = time.time
 
     def settle(self, document: Document[AssignmentLog]) -> None:
-        """Settle the batch of a document that was just read; ``ChangedError``: another member has written it.
+        """Settle the batch of a document that was just read, whose owner is fenced.
 
-        After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
-        and the missing files may exist by then: a second decision could be another one. The owner is fenced.
+        Raises ``ChangedError`` if another member has written the document. After any error, read the document again:
+        the write that rolls back may succeed late, and if the files exist by then, a second decision could differ.
         """
         log = document.current
         assert log is not None, "it was read"  # noqa: S101
@@ -54,26 +56,26 @@ class Settlement:
             return
         is_registered = self.is_registered(log.marks)
         if log.state == "pending":
-            log = log.kept(log.files) if is_registered else self._decided(document.where, log)
+            log = log.kept(log.files) if is_registered else self._decide(document.where, log)
             document.write(log)
         if log.state == "kept":
             if not is_registered:
                 self.register(log.files, log.marks)
             document.write(log.done())
 
-    def _decided(self, where: str, batch: AssignmentLog) -> AssignmentLog:
-        missing = self._missing(batch, batch.deciding)
+    def _decide(self, where: str, batch: AssignmentLog) -> AssignmentLog:
+        missing = self._list_missing(batch, batch.deciding)
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        is_alone = len({each.topic for each in batch.in_batch}) == 1
-        left = sum(len(self._left_in_kafka(each, is_alone=is_alone)) for each in batch.in_batch)
-        expired = sum(len(each.batch_offsets) for each in batch.in_batch) - left
-        kept = self._with_what_is_there(where, batch, expired) if expired else None
+        is_only_topic = len({each.topic for each in batch.in_batch}) == 1
+        readable = sum(len(self._offsets_in_kafka(each, is_only_topic=is_only_topic)) for each in batch.in_batch)
+        expired = sum(len(each.batch_offsets) for each in batch.in_batch) - readable
+        kept = self._keep_existing(where, batch, expired) if expired else None
         if kept is not None:
             return kept
         logger.info(
-            "%s: batch %d of a former owner was not complete (%d of %d objects missing): undone, its rows come again",
+            "%s: batch %d of a former owner was incomplete (%d of %d objects missing): rolled back, to be read again",
             where,
             batch.batch,
             len(missing),
@@ -81,42 +83,42 @@ class Settlement:
         )
         return batch.rolled_back(int(self.now()))
 
-    def _with_what_is_there(self, where: str, batch: AssignmentLog, expired: int) -> AssignmentLog | None:
-        """The next version, which keeps the objects that exist of an incomplete batch.
+    def _keep_existing(self, where: str, batch: AssignmentLog, expired: int) -> AssignmentLog | None:
+        """Return the next version, which keeps the existing objects of an incomplete batch.
 
-        ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
+        Returns ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
         """
-        missing = self._missing(batch, batch.objects)
+        missing = self._list_missing(batch, batch.objects)
         records = {file.key: file.rows for file in batch.files} | batch.also
         lost = sum(records[key] for key in missing)
         if len(missing) == len(batch.objects) or lost > expired:
             return None
         if lost:
-            named = [f"{each.tp} {each.first} to {each.to}" for each in batch.in_batch]
-            more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+            ranges = [f"{each.tp} {each.first} to {each.to}" for each in batch.in_batch]
+            more = f" and {len(ranges) - _MOST_RANGES:,} more" if len(ranges) > _MOST_RANGES else ""
             logger.error(
-                "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
-                "had stored all of its files. Raise the topic's retention",
+                "%s: %s of offsets %s are lost: Kafka no longer has all of them, and a former owner died before it had "
+                "stored all of its files. Raise the topic's retention",
                 where,
                 counted(lost, "row"),
-                ", ".join(named[:_NAMED]) + more,
+                ", ".join(ranges[:_MOST_RANGES]) + more,
             )
         since = int(self.now())
         files = tuple(file for file in batch.files if file.key not in missing)
         return batch.kept(files, (RolledBack(key=key, since=since) for key in missing))
 
-    def _missing(self, batch: AssignmentLog, keys: Sequence[str]) -> list[str]:
-        """Keys of those objects that do not exist or have another size."""
-        wanted = {file.key: file.size for file in batch.files}
-        found = zip(keys, self.each(self.store.find, keys), strict=True)
-        return [key for key, stored in found if stored is None or wanted.get(key, stored.size) != stored.size]
+    def _list_missing(self, batch: AssignmentLog, keys: Sequence[str]) -> list[str]:
+        """Return the keys of the objects that do not exist or have a different size."""
+        sizes = {file.key: file.size for file in batch.files}
+        objects = zip(keys, self.parallel_map(self.store.find, keys), strict=True)
+        return [key for key, stored in objects if stored is None or sizes.get(key, stored.size) != stored.size]
 
-    def _left_in_kafka(self, progress: Progress, *, is_alone: bool) -> range:
-        """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
+    def _offsets_in_kafka(self, progress: Progress, *, is_only_topic: bool) -> range:
+        """Return the batch's offsets that Kafka still has: none if the topic was recreated or the cluster differs.
 
-        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have. Records
-        of a topic that is missing count as still there: it may be back soon, and other topics must not wait for it. So
-        do those of one that was recreated, unless it ``is_alone`` in the batch: the others' rows must not be lost.
+        The ids come first: Kafka reports no offsets for a partition that the recreated topic does not have. A missing
+        topic's records count as readable: it may be back soon, and other topics must not wait for it. So do those of a
+        recreated topic, unless it is the only topic in the batch: rows of other topics must not be lost.
         """
         offsets = self.offsets
         try:
@@ -125,38 +127,38 @@ class Settlement:
             if error.system == "topic":
                 return progress.batch_offsets
             raise
-        if not is_alone and ids_differ(progress.topic_id, topic_id):
+        if not is_only_topic and ids_differ(progress.topic_id, topic_id):
             return progress.batch_offsets
-        if _is_of_another(progress, topic_id, offsets.cluster_id()):
+        if _is_recreated(progress, topic_id, offsets.cluster_id()):
             return range(0)
         kafka = offsets.of(progress.tp)
-        if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
+        if _is_recreated(progress, kafka.topic_id, kafka.cluster_id):  # since the first query
             return range(0)
         return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
 
 
-def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+def _is_recreated(progress: Progress, topic_id: str, cluster_id: str) -> bool:
     return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def roll_forward(
     store: ObjectStore,
     registrar: Registrar,
-    each: Callable[[Callable[[DataFile], DataFile], Iterable[DataFile]], Iterable[DataFile]],
+    parallel_map: Callable[[Callable[[DataFile], DataFile], Iterable[DataFile]], Iterable[DataFile]],
     files: Sequence[DataFile],
     marks: Sequence[Mark],
 ) -> None:
     """Register the stored files of a batch, with the marks of its partitions; safe to repeat."""
 
-    def described(file: DataFile) -> DataFile:
-        found = store.find(file.key)
-        if found is None:
+    def describe(file: DataFile) -> DataFile:
+        stored = store.find(file.key)
+        if stored is None:
             raise RetryableError(
                 f"registering {store.uri}/{file.key}",
-                "it was there when the batch was finished and is gone",
-                "If somebody or a rule has deleted it, bring it back under the same name: it has rows of that batch",
+                "the file existed when the batch was settled, and is missing now",
+                "If somebody or a lifecycle rule deleted it, restore it under the same name: it contains rows",
             )
-        return replace(file, last_modified=found.last_modified, footer=read_footer(store, file.key, file.size))
+        return replace(file, last_modified=stored.last_modified, footer=read_footer(store, file.key, file.size))
 
     if registrar.is_needed and files:
-        registrar.register_again(list(each(described, files)), marks)
+        registrar.register_again(list(parallel_map(describe, files)), marks)

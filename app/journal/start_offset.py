@@ -1,7 +1,7 @@
-"""Where consuming a claimed partition begins: from the settled journal, Kafka's offsets and the user's settings.
+"""Chooses the first offset to consume, from the settled journal, Kafka's offsets and the user's settings.
 
-``start_of`` has the rules, and is pure. If there is neither a journal nor a group's offset,
-``app.journal.first_offsets`` decides.
+``start_of`` contains the rules, and is pure. Without a journal and a group's offset, ``app.journal.first_offsets``
+decides.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds, ids_differ
 from app.model import TopicPartition
 
-_TEXTS = 5  # of FOLLOW_OFFSETS; in a rolling update two of them take turns
+_TEXTS = 5  # values of FOLLOW_OFFSETS; in a rolling update two of them alternate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Start:
     """The first offset to consume, with a remark for the log."""
 
     offset: int
-    remark: str = ""  # empty in the ordinary case
+    remark: str = ""  # empty in the usual case
     is_loss: bool = False  # Kafka no longer has some records that are not in the table
     skipped: int = 0  # records after the group's offset that are in the table already, as after a crash
     replayed_to: int = -1  # the last offset in the table, if records up to it are read for the state of ``transform()``
-    is_set: bool = False  # by a tool: the connector commits its own offset before anything is written
+    is_set: bool = False  # a tool has set the offset: the connector commits its own before it writes
 
     @property
     def in_table(self) -> int:
@@ -41,11 +41,11 @@ def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, fo
         return
     raise ConfigError(
         f"claiming {tp}",
-        f"its journal is of the Kafka cluster {progress.cluster_id}, and this is the cluster {cluster_id}. With one "
-        "group, topic and table, two clusters would take each other's records for their own",
-        "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
-        "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
-        f"up to offset {progress.end} of the other cluster), and set FOLLOW_OFFSETS to a new text",
+        f"its journal is of the Kafka cluster {progress.cluster_id}, and this is the cluster {cluster_id}. With the "
+        "same group, topic and table, each cluster's connector would skip records because of the other cluster's",
+        "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If this cluster replaces the other one, stop all "
+        "connectors there, set the group's offsets here to where this connector is to continue (the table contains "
+        f"all up to offset {progress.end} of the other cluster), and change the value of FOLLOW_OFFSETS",
     )
 
 
@@ -66,40 +66,37 @@ def start_of(
 ) -> Start:
     """Choose the first offset to consume.
 
-    Call ``check_cluster`` before, in case ``progress`` is of another cluster. ``first`` is used only if
+    Call ``check_cluster`` first, because ``progress`` may be of another cluster. ``first`` is used only if
     ``lacks_offset`` returns true. With ``follows``, an offset that was set in the group decides, and not the journal.
     With ``keeps_state``, ``transform()`` keeps state or repartitions: both are as far as the group's offset.
     """
     if progress is None:
-        return _by_kafka(kafka, first)
+        return _at_group_offset(kafka, first)
     if ids_differ(progress.cluster_id, kafka.cluster_id):
         why = f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}"
-        return _followed(_by_kafka(kafka, first), why)
-    is_another_topic = _is_another_topic(progress, kafka)
-    if follows and kafka.is_set and (is_another_topic or kafka.committed != progress.end + 1):
-        if not is_another_topic and kafka.committed is not None and kafka.committed > kafka.high:
+        return _add_follow_remark(_at_group_offset(kafka, first), why)
+    is_recreated = _is_recreated(progress, kafka)
+    if follows and kafka.is_set and (is_recreated or kafka.committed != progress.end + 1):
+        if not is_recreated and kafka.committed is not None and kafka.committed > kafka.high:
             raise ConfigError(
                 f"following the group's offset of {tp}",
                 f"{kafka.committed} is beyond the topic's end, {kafka.high}",
-                "Set an offset that the topic has, or take FOLLOW_OFFSETS out to go on after the journal's",
+                "Set an offset that the topic has, or remove FOLLOW_OFFSETS to continue after the journal's offset",
             )
-        journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
-        return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
-    if is_another_topic:
-        return Start(
-            kafka.low,
-            f"the topic was recreated since offset {progress.end} was written: going on from its beginning, "
-            f"{kafka.low}",
-        )
+        journal = "of a deleted topic of the same name" if is_recreated else f"at {progress.end + 1}"
+        return _add_follow_remark(_at_group_offset(kafka, first), f"the journal is {journal}")
+    if is_recreated:
+        why = f"the topic was recreated since offset {progress.end} was written"
+        return Start(kafka.low, f"{why}: continuing from its beginning, {kafka.low}")
     return _after_journal(tp, progress, kafka, keeps_state)
 
 
 def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, keeps_state: bool) -> Start:
     end, committed = progress.end, kafka.committed
     if committed is not None and max(end + 1, kafka.low) < committed <= kafka.high:
-        raise _gone_on(tp, end, committed, is_set=kafka.is_set)
+        raise _ahead_error(tp, end, committed, is_set=kafka.is_set)
     if end + 1 < kafka.low:
-        return _expired(end + 1, kafka.low)
+        return _after_expired(end + 1, kafka.low)
     if end + 1 > kafka.high:
         return Start(
             kafka.high,
@@ -109,53 +106,53 @@ def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffse
         )
     if keeps_state and committed is not None and (first := max(committed, kafka.low)) <= end:
         count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
-        remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
+        remark = f"{count}: they go through transform() again, because it keeps state, and are not written again"
         return Start(first, remark, replayed_to=end)
     return Start(end + 1, skipped=0 if committed is None else max(0, end + 1 - committed))
 
 
-def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
+def _at_group_offset(kafka: PartitionOffsets, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
     if kafka.committed < kafka.low:
-        return _expired(kafka.committed, kafka.low)
+        return _after_expired(kafka.committed, kafka.low)
     if kafka.committed > kafka.high:
         return Start(kafka.low, f"the group's offset {kafka.committed} is beyond the topic's end: from {kafka.low} on")
     return Start(kafka.committed)
 
 
-def _followed(start: Start, why: str) -> Start:
-    remark = f"FOLLOW_OFFSETS: going on from {start.offset}, {why}. {start.remark}"
+def _add_follow_remark(start: Start, why: str) -> Start:
+    remark = f"FOLLOW_OFFSETS: continuing from {start.offset}, {why}. {start.remark}"
     return replace(start, remark=remark.rstrip(". "))
 
 
-def _gone_on(tp: TopicPartition, end: int, committed: int, *, is_set: bool) -> ConfigError:
+def _ahead_error(tp: TopicPartition, end: int, committed: int, *, is_set: bool) -> ConfigError:
     who = "another program" if is_set else "a connector with a later journal or another table"
     again = "" if is_set else f"set the group's offset to {committed} with a tool, and "
     return ConfigError(
         f"claiming {tp}",
-        f"offsets {end + 1} to {committed - 1} are not in the table by its journal, and {who} has committed them for "
-        "the consumer group",
-        f"If they were written into this table, or are not wanted, {again}set FOLLOW_OFFSETS to a new text, such as "
-        "today's date, to go on after them. If they are missing in the table, delete the group's offset in Kafka or "
-        f"set it back to {end + 1}, to write them",
+        f"the journal says that offsets {end + 1} to {committed - 1} are not in the table, and {who} has committed "
+        "them for the consumer group",
+        f"If they were written into this table, or you don't need them, {again}change the value of FOLLOW_OFFSETS (to "
+        "today's date, for example) to continue after them. If they are missing in the table, delete the group's "
+        f"offset in Kafka or set it back to {end + 1}, to write them",
     )
 
 
-def _is_another_topic(progress: Progress, kafka: PartitionOffsets) -> bool:
+def _is_recreated(progress: Progress, kafka: PartitionOffsets) -> bool:
     if progress.topic_id and kafka.topic_id:
         return progress.topic_id != kafka.topic_id
     return kafka.high <= progress.end
 
 
-def _expired(wanted: int, low: int) -> Start:
-    lost = f"offsets {wanted} to {low - 1} ({low - wanted:,} records) are not in the table, and Kafka has deleted them"
-    return Start(low, f"{lost}: going on from {low}. Raise the topic's retention", is_loss=True)
+def _after_expired(first: int, low: int) -> Start:
+    lost = f"offsets {first} to {low - 1} ({low - first:,} records) are not in the table, and Kafka has deleted them"
+    return Start(low, f"{lost}: continuing from {low}. Raise the topic's retention", is_loss=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a partition begins: ``start`` is for the consumer, ``progress`` for the log, ``topic_id`` as Kafka says."""
+    """How a partition begins: ``start`` for the consumer, ``progress`` for the log, and Kafka's ``topic_id``."""
 
     start: Start
     progress: Progress
@@ -166,52 +163,52 @@ class Begin:
 class Beginnings:
     offsets: GroupOffsets
     topic_ids: TopicIds  # of the partitions that this process has claimed
-    first: FirstOffsets  # where the group has no offset nor journal, and what is followed
-    follow_offsets: str = ""  # the setting's text: where the log does not have it, the group's offset decides
-    keeps_state: bool = False  # whether ``transform()`` does, or repartitions
+    first: FirstOffsets  # for partitions without a group's offset and journal, and for ``follow_offsets``
+    follow_offsets: str = ""  # the setting's text: if it is missing in the log, the group's offset decides
+    keeps_state: bool = False  # ``transform()`` keeps state or repartitions
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
         check_cluster(former, cluster_id, tp, follows=self._follows(former))
 
     def of(self, tp: TopicPartition, former: Progress | None, *, is_again: bool) -> Begin:
-        """How it begins; ``is_again`` if another member has closed the log of this one's own assignment."""
+        """Return how the partition begins; ``is_again`` if another member has closed this member's log."""
         if is_again and former is None and self.topic_ids.was_claimed(tp):
             # The remaining records must not begin a new table.
-            raise FencedError(f"the journal of {tp} is gone, as after the table was deleted")
+            raise FencedError(f"the journal of {tp} is missing, as after the table was deleted")
         kafka = self.offsets.of(tp)
         start = self.start(tp, former, kafka)
         progress = self._progress(tp, former, start, kafka)
         if is_again:
-            start = replace(start, skipped=0)  # it is known why they are in the table
+            start = replace(start, skipped=0)  # this process wrote them, so the log need not report them
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
         moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
-        # Until something is written after a time, the group's offset may be that of before: a member died amid a claim.
-        begins = (moved.committed if moved else None) or 0  # perhaps before what has expired since
+        # If a member died during the claim at a time, and nothing was written since, the group's offset may be the old.
+        begins = (moved.committed if moved else None) or 0  # records from here on may have expired since
         if moved is not None and (follows or (former and begins <= former.end + 1 <= max(begins, kafka.low))):
             kafka = moved
-        was_added = bool(self.follow_offsets) and moved is None  # after the time was reckoned
+        was_added = bool(self.follow_offsets) and moved is None  # after the time was calculated
         first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first.of(tp, kafka)
         start = start_of(tp, former, kafka, first=first, follows=follows, keeps_state=self.keeps_state)
         return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
-        """Whether the group's offset is to be followed: once for each text that the user sets."""
+        """Whether to follow the group's offset: once for each text that the user sets."""
         return bool(self.follow_offsets) and (former is None or self.follow_offsets not in former.followed)
 
     def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
-        """How far the partition is written as it begins; an id that Kafka does not give is the former one."""
-        goes_on = former is not None and former.end == start.in_table
+        """Return the first progress for the log; if Kafka does not report an id, the former id is kept."""
+        continues = former is not None and former.end == start.in_table
         followed, text = former.followed if former else [], self.follow_offsets
         return Progress(
             topic=tp.topic,
             partition=tp.partition,
             end=start.in_table,
-            topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
+            topic_id=kafka.topic_id or (former.topic_id if former and continues else ""),
             cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
             followed=[*followed, text][-_TEXTS:] if text and text not in followed else followed,
-            series=(former.series if former and goes_on else "") or uuid4().hex[:8],
+            series=(former.series if former and continues else "") or uuid4().hex[:8],
         )

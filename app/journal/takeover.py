@@ -1,14 +1,14 @@
 """Claims partitions for an assignment: fences and settles their former owners, then points their claims to its log.
 
-1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
-   assignment. Only then look at its batch and settle it (``app.journal.recovery``).
-2. Ask Kafka, and choose the first offset of each partition (``app.journal.start_offset``).
-3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
-4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1; so it does in
-   step 2 where Kafka's offset contradicts the log.
+1. Read the claims, and their logs. Close each log that is not closed: this fences the **complete** former assignment.
+   Only then look at its batch and settle it (``app.journal.recovery``).
+2. Query Kafka, and choose the first offset of each partition (``app.journal.start_offset``).
+3. Write the end of each partition and the list of rolled-back objects into our own log.
+4. Point the claims to our log. If another member has changed a claim meanwhile, begin again with step 1. Do the same if
+   Kafka's offset contradicts the log in step 2.
 5. Put placeholders in place of these objects (``OwnLog.remove_rolled_back``). Then the partitions may be read.
 
-Each step may be repeated from the first, by this member or by another one at the same time.
+Each step may be repeated from the first, by this member or by another member at the same time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,24 +26,23 @@ from app.model import TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document
 
-_TRIED = 5
+_MOST_TRIES = 5
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-_Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Claims partitions; safe from several threads."""
+    """Claims partitions. Thread-safe."""
 
     journal: Journal
     settlement: Settlement
     beginnings: Beginnings
-    each: _Each = map  # applied to every partition or log, possibly side by side
+    parallel_map: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map  # over partitions or logs
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        """Where the partition would begin, and its offsets in Kafka; claims nothing."""
-        kafka = self.beginnings.offsets.of(tp)  # before the log: a member that goes on commits only what its log has
+        """Return where the partition would begin, and its offsets in Kafka; claims nothing."""
+        kafka = self.beginnings.offsets.of(tp)  # before the log: a running member commits only offsets of its log
         claim = self.journal.claim(tp).read()
         log = self.journal.log(claim.owner).read() if claim else None
         former = log.of(tp) if log else None
@@ -54,24 +53,24 @@ class Takeover:
     def claim(
         self, tps: Collection[TopicPartition], own: OwnLog, *, is_again: bool = False
     ) -> dict[TopicPartition, Begin]:
-        """Steps 1 to 4 for the assignment with this log; returns how those partitions begin that are claimed now.
+        """Do steps 1 to 4 for the assignment with this log; return how the partitions begin that are claimed now.
 
-        The others met an error that may pass, as without a leader, or another member: call again for these. After an
-        error, which is one of all of them, the call may be repeated. ``is_again`` as for ``Beginnings.of``.
+        For the others, another member or a temporary error (no leader, for example) stopped the claim: call again for
+        these. If none is claimed, the first error is raised; repeat the call then. ``is_again``: see ``Beginnings.of``.
         """
         cluster_id = self.beginnings.offsets.cluster_id()
-        for _ in range(_TRIED):
-            one_round = _Round(self, own, cluster_id, is_again=is_again)
-            if begun := one_round.claim(tps):
+        for _ in range(_MOST_TRIES):
+            attempt = _Attempt(self, own, cluster_id, is_again=is_again)
+            if begun := attempt.claim(tps):
                 return begun
-            if one_round.errors:
-                raise one_round.errors[0]
-        raise FencedError(f"others claim {', '.join(map(str, sorted(tps)))} at the same time")
+            if attempt.errors:
+                raise attempt.errors[0]
+        raise FencedError(f"other members claim {', '.join(map(str, sorted(tps)))} at the same time")
 
 
 @dataclass(slots=True)
-class _Round:
-    """Steps 1 to 4, once. Leaves out partitions whose claims others have changed, and those that met an error."""
+class _Attempt:
+    """Steps 1 to 4, once. Leaves out partitions whose claims other members have changed, or that met an error."""
 
     takeover: Takeover
     own: OwnLog
@@ -80,8 +79,8 @@ class _Round:
     errors: list[RetryableError] = field(default_factory=list)
 
     def claim(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Begin]:
-        claims = self._possible(self._read_claim, tps)
-        former = self._settled(claims)
+        claims = self._try_each(self._read_claim, tps)
+        former = self._settle_logs(claims)
 
         def begin(tp: TopicPartition) -> Begin | None:
             log = former[tp]
@@ -93,17 +92,17 @@ class _Round:
                     raise
                 return None  # another member has claimed, written and committed since
 
-        begins = {tp: its for tp, its in self._possible(begin, former).items() if its is not None}
+        begins = {tp: start for tp, start in self._try_each(begin, former).items() if start is not None}
         if not begins:
             return {}
-        self.own.check_open()  # it may have taken long: the next owner may be writing the first claim
+        self.own.check_open()  # the steps before may have taken long: the next owner may be writing the first claim
         revoked = [item for log in former.values() if log for item in log.revoked]
         self.own.take_over([each.progress for each in begins.values()], revoked)
-        pointed = self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)
+        pointed = self._try_each(lambda tp: self._point(claims[tp], begins[tp]), begins)
         return {tp: begins[tp] for tp, is_ours in pointed.items() if is_ours}
 
-    def _possible(self, work: Callable[[_K], _V], items: Iterable[_K]) -> dict[_K, _V]:
-        """Do the work for each item; the results of those for which it worked. The other errors are kept."""
+    def _try_each(self, work: Callable[[_K], _V], items: Iterable[_K]) -> dict[_K, _V]:
+        """Do the work for each item, and return the results by item. Keeps the errors of items that failed."""
 
         def attempt(item: _K) -> tuple[_K, _V | RetryableError]:
             try:
@@ -111,13 +110,13 @@ class _Round:
             except RetryableError as error:
                 return item, error
 
-        done: dict[_K, _V] = {}
-        for item, result in self.takeover.each(attempt, items):
+        results: dict[_K, _V] = {}
+        for item, result in self.takeover.parallel_map(attempt, items):
             if isinstance(result, RetryableError):
                 self.errors.append(result)
             else:
-                done[item] = result
-        return done
+                results[item] = result
+        return results
 
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
@@ -126,24 +125,22 @@ class _Round:
         claim.read()
         return claim
 
-    def _settled(
+    def _settle_logs(
         self, claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> dict[TopicPartition, AssignmentLog | None]:
-        """The settled log of the former owner of each partition; ``None`` where it has had none."""
+        """Return the settled log of each partition's former owner; ``None`` for a partition without a claim."""
         tps_of: dict[str, list[TopicPartition]] = {}
         for tp, claim in claims.items():
             if claim.current is not None:
                 tps_of.setdefault(claim.current.owner, []).append(tp)
-        logs = self._possible(lambda owner: self._settled_log(owner, tps_of[owner], claims), tps_of)
-        found: dict[TopicPartition, AssignmentLog | None] = {
-            tp: None for tp, claim in claims.items() if claim.current is None
-        }
-        return found | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
+        logs = self._try_each(lambda owner: self._settle_log(owner, tps_of[owner], claims), tps_of)
+        unclaimed = dict.fromkeys(tp for tp, claim in claims.items() if claim.current is None)
+        return unclaimed | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
 
-    def _settled_log(
+    def _settle_log(
         self, owner: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> AssignmentLog | None:
-        """Close a former log, unless it is our own, and settle it; ``None`` if the claims name another one by now."""
+        """Close a former log, unless it is our own, and settle it; ``None`` if the claims refer to another log now."""
         document = self.takeover.journal.log(owner)
         doing = f"reading the journal {document.where}"
         log = document.read()
@@ -151,22 +148,22 @@ class _Round:
             if all(claims[tp].is_unchanged() for tp in tps):
                 raise FatalError(
                     doing,
-                    "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
-                    "Restore the object. If the claims beside it are deleted too, the connector goes on from the "
-                    "offset committed in Kafka, and rows may then come twice",
+                    "the object is missing, and the claim of " + ", ".join(map(str, tps)) + " refers to it",
+                    "Restore the object. If you delete the claims next to it too, the connector continues from the "
+                    "offset committed in Kafka, and rows may be duplicated",
                 )
             return None
         for tp in tps:
             progress = log.of(tp)
             if progress is None:
-                cause = f"the claim of {tp} names it, and it does not have that partition"
+                cause = f"the claim of {tp} refers to it, and it does not contain that partition"
                 hint = "Restore the claim and the log from the same moment, or report this as a bug"
                 raise FatalError(doing, cause, hint)
             self.takeover.beginnings.check(tp, progress, self.cluster_id)
-        return log if owner == self.own.token else self._closed(document)
+        return log if owner == self.own.token else self._close(document)
 
-    def _closed(self, document: Document[AssignmentLog]) -> AssignmentLog:
-        for _ in range(_TRIED):
+    def _close(self, document: Document[AssignmentLog]) -> AssignmentLog:
+        for _ in range(_MOST_TRIES):
             self.own.check_open()
             assert document.current is not None  # noqa: S101 - the caller has read it
             try:
@@ -178,12 +175,12 @@ class _Round:
                     break
             else:
                 return document.current
-        raise FencedError(f"others write {document.where} at the same time")
+        raise FencedError(f"other members write {document.where} at the same time")
 
     # --- 4 ----------------------------------------------------------------------------------------------------------
 
     def _point(self, claim: Document[PartitionClaim], begin: Begin) -> bool:
-        """Let the claim name our log; ``False`` if another member has changed it."""
+        """Point the claim to our log; ``False`` if another member has changed the claim."""
         current = claim.current
         if current is not None and current.owner == self.own.token:
             return True

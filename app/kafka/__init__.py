@@ -1,4 +1,4 @@
-"""Kafka itself: its brokers, logins, topics and consumer groups, and what its errors mean.
+"""Kafka: its brokers, logins, topics, consumer groups and errors.
 
-Whatever asks Kafka raises ``RetryableError`` if there is no answer yet, and ``FatalError`` if it is a refusal.
+Each query raises ``RetryableError`` if Kafka has not answered yet, and ``FatalError`` if Kafka refuses it.
 """

@@ -1,4 +1,4 @@
-"""Errors of Kafka's client: which are retriable, and which connector error each becomes."""
+"""Errors of Kafka's client: which are retriable, and the connector's error for each."""
 
 import logging
 
@@ -10,15 +10,15 @@ from app.errors import ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
-FROM_LAST_COMMIT = "The next start goes on from the last commit"
-_LET_IT_SEND = "Check the largest message that the topic takes"
-_LET_IT_WRITE = (
-    "Allow Write on the topics that are sent to, and where Kafka is older than 3.0, or MSK with IAM, IdempotentWrite "
-    "(kafka-cluster:WriteDataIdempotently) on the cluster"
+FROM_LAST_COMMIT = "The next start continues from the last commit"
+_CHECK_SIZE = "Check the largest message that the topic accepts (max.message.bytes)"
+_ALLOW_WRITE = (
+    "Allow Write on the topics that transform() uses. For Kafka older than 3.0, or MSK with IAM, also allow "
+    "IdempotentWrite (kafka-cluster:WriteDataIdempotently) on the cluster"
 )
 
-# The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
-# rows again.
+# The coordinator is unavailable or moves, or the group rebalances: the connector can commit the offsets later, or the
+# next owner reads the rows again.
 PASSING_ERRORS = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -29,7 +29,7 @@ PASSING_ERRORS = frozenset(
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # to a new coordinator; that a topic is gone shows elsewhere
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # from a new coordinator; other code detects deleted topics
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._TRANSPORT,
@@ -38,14 +38,14 @@ PASSING_ERRORS = frozenset(
     }
 )
 
-REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})  # to read
+REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})  # no right to read
 _MAY_NOT_WRITE = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 _LASTING_CONSUMER_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, *REFUSED})
 
 
 def of_rebalance(error: PartitionAssignmentError) -> Exception:
-    """The error that the callback of a rebalance raised; the framework wraps it without its text."""
+    """Return the error that the callback of a rebalance raised; the framework wraps it without its text."""
     cause = error.__cause__
     if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
         return RetryableError("joining the consumer group", cause.args[0].str())
@@ -53,7 +53,7 @@ def of_rebalance(error: PartitionAssignmentError) -> Exception:
 
 
 def cannot_be_decompressed(error: Exception) -> bool:
-    """Whether Kafka's client cannot decompress messages: it repeats the error until the consumer seeks behind them.
+    """Whether Kafka's client cannot decompress messages: it repeats the error until the consumer seeks past them.
 
     With zstd it decompresses no more than ``receive.message.max.bytes``.
     """
@@ -61,22 +61,22 @@ def cannot_be_decompressed(error: Exception) -> bool:
 
 
 def consuming_failed(error: Exception) -> bool:
-    """Whether the loop may go on after an error of the Kafka client; raises the error to end with."""
+    """Return whether the loop may continue after an error of the Kafka client; raise the error to end with."""
     if not isinstance(error, KafkaConsumerException):
         return False
-    if ending := _ending(error.error):
-        raise ending from None
-    logger.warning("Kafka: %s; going on", error.error.str())
+    if lasting_error := _lasting_error(error.error):
+        raise lasting_error from None
+    logger.warning("Kafka: %s; continuing", error.error.str())
     return True
 
 
 def recovering_failed(error: KafkaConsumerException) -> ConnectorError:
-    """The error to end with after an error of the Kafka client while state was recovered: there is no retry."""
-    return _ending(error.error) or RetryableError("recovering the state of transform()", error.error.str())
+    """Return the error to end with after an error of the Kafka client while it recovered state, without a retry."""
+    return _lasting_error(error.error) or RetryableError("recovering the state of transform()", error.error.str())
 
 
-def _ending(error: KafkaError) -> ConnectorError | None:
-    """The error to end with after an error of the Kafka client; ``None`` if it is retriable."""
+def _lasting_error(error: KafkaError) -> ConnectorError | None:
+    """Return the error to end with after an error of the Kafka client; ``None`` if it is retriable."""
     if error.code() in _LASTING_CONSUMER_ERRORS or error.fatal():
         return FatalError(
             "consuming from Kafka",
@@ -86,30 +86,30 @@ def _ending(error: KafkaError) -> ConnectorError | None:
     if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
         return RetryableError(
             "joining the consumer group",
-            f"{error.str()}: another program in it shares out partitions in another way",
-            "Stop that program, or set CONSUMER_GROUP to a group of its own",
+            f"{error.str()}: another program in the group uses another partition.assignment.strategy",
+            "Stop that program, or set CONSUMER_GROUP to a separate group",
         )
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         return RetryableError(
             "consuming from Kafka",
-            f"{error.str()}. The next records are gone, or the topic was recreated",
-            "The next start finds out and goes on from the right place",
+            f"{error.str()}. The next records are deleted, or the topic was recreated",
+            "The next start detects this and continues at the right offset",
         )
     return None
 
 
 def error_of(error: Exception) -> KafkaError | None:
-    """The error of Kafka's client in an exception; one that a record cannot be serialized has none."""
-    found = error.args[0] if isinstance(error, KafkaException) else getattr(error, "error", None)
-    return found if isinstance(found, KafkaError) else None
+    """Return the error of Kafka's client in an exception; a serialization error contains none."""
+    kafka_error = error.args[0] if isinstance(error, KafkaException) else getattr(error, "error", None)
+    return kafka_error if isinstance(kafka_error, KafkaError) else None
 
 
 def producing_failed(error: Exception) -> ConnectorError:
-    """The error to end with if Kafka refused records that ``transform()`` produces, or changes of its state."""
-    doing = "sending what transform() produces, or the changes of its state"
+    """Return the error to end with if Kafka refused records of ``transform()``, or changes of its state."""
+    doing = "sending records of transform(), or changes of its state"
     kafka_error = error_of(error)
     if kafka_error is None:
         return RetryableError(doing, str(error), FROM_LAST_COMMIT)
     if kafka_error.code() in PASSING_ERRORS or kafka_error.code() == KafkaError._MSG_TIMED_OUT:
         return RetryableError(doing, kafka_error.str(), FROM_LAST_COMMIT)
-    return FatalError(doing, kafka_error.str(), _LET_IT_WRITE if kafka_error.code() in _MAY_NOT_WRITE else _LET_IT_SEND)
+    return FatalError(doing, kafka_error.str(), _ALLOW_WRITE if kafka_error.code() in _MAY_NOT_WRITE else _CHECK_SIZE)

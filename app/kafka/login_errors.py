@@ -1,4 +1,4 @@
-"""Login errors of Kafka: one table from librdkafka's words to the verdict and the advice."""
+"""Login errors of Kafka: one table from librdkafka's words to the advice, and whether a retry may help."""
 
 from typing import Final, NamedTuple
 
@@ -8,9 +8,9 @@ _REFUSAL_CODES: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_A
 _NO_TOKEN: Final = "failed to acquire sasl oauthbearer token"  # noqa: S105 - words of librdkafka
 
 _CLIENT_CERTIFICATE = (
-    "The brokers ask for a client certificate that they trust. Check KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"
+    "The brokers require a client certificate that they trust. Check KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"
 )
-_TOKEN_SERVER_AWAY = "Check KAFKA_OAUTH_TOKEN_URL, the network and that the server of tokens is up"  # noqa: S105
+_TOKEN_SERVER_DOWN = "Check KAFKA_OAUTH_TOKEN_URL, the network and that the token server is up"  # noqa: S105
 _USER = "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
 _ANY = (
     "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
@@ -19,9 +19,9 @@ _ANY = (
 
 
 class _Kind(NamedTuple):
-    """One kind of error: words that are all in it, in lower case; the advice; whether only other settings help.
+    """One kind of error: its words, in lower case; the advice; whether only other settings help.
 
-    ``None`` leaves the last to the code of the error.
+    If ``is_refusal`` is ``None``, the code of the error decides.
     """
 
     words: tuple[str, ...]
@@ -29,15 +29,15 @@ class _Kind(NamedTuple):
     is_refusal: bool | None = None
 
 
-# The first kind that fits counts.
+# The first kind whose words are all in the error counts.
 _KINDS: Final = (
     _Kind(
         ("no provider", "gssapi"),
         "KAFKA_SASL_MECHANISM=GSSAPI needs a librdkafka built with Kerberos; this one is built without",
     ),
-    # The server of tokens is away: it may come back.
+    # The token server is unavailable: it may return.
     *(
-        _Kind((_NO_TOKEN, words), _TOKEN_SERVER_AWAY, is_refusal=False)
+        _Kind((_NO_TOKEN, words), _TOKEN_SERVER_DOWN, is_refusal=False)
         for words in ("could not connect", "could not resolve", "timed out", "timeout", "http error 5")
     ),
     _Kind((_NO_TOKEN, "invalid_client"), f"{_USER}: the server of KAFKA_OAUTH_TOKEN_URL refuses them", is_refusal=True),
@@ -77,12 +77,12 @@ _KINDS: Final = (
     _Kind(("client ssl authentication might be required",), _CLIENT_CERTIFICATE),
     _Kind(
         ("certificate verify failed",),
-        "Check KAFKA_SSL_CA_LOCATION, which has the authority of the brokers' certificates, and that "
-        "KAFKA_BOOTSTRAP_SERVERS has the host names in these certificates",
+        "Check KAFKA_SSL_CA_LOCATION, the file with the authority of the brokers' certificates, and that "
+        "KAFKA_BOOTSTRAP_SERVERS contains the host names in these certificates",
     ),
     _Kind(
         ("plaintext broker listener",),
-        "Check KAFKA_SECURITY_PROTOCOL, and the port in KAFKA_BOOTSTRAP_SERVERS: this one speaks no TLS",
+        "Check KAFKA_SECURITY_PROTOCOL, and the port in KAFKA_BOOTSTRAP_SERVERS: it does not support TLS",
     ),
     _Kind(("https.ca.",), "Check KAFKA_OAUTH_CA_LOCATION"),
     _Kind(("ssl.ca.",), "Check KAFKA_SSL_CA_LOCATION"),
@@ -90,7 +90,7 @@ _KINDS: Final = (
     _Kind(("ssl.key.",), "Check KAFKA_SSL_KEY, that it belongs to KAFKA_SSL_CERTIFICATE, and KAFKA_SSL_KEY_PASSWORD"),
     _Kind(("unsupported sasl mechanism",), "Set KAFKA_SASL_MECHANISM to one that the brokers support"),
     _Kind(("authentication failed",), _USER),
-    # Other properties of a login come from KAFKA_CLIENT_CONFIG alone.
+    # Other properties of a login are set only in KAFKA_CLIENT_CONFIG.
     _Kind(("ssl.", " failed: "), "Check KAFKA_CLIENT_CONFIG"),
     _Kind(("ssl.keystore.",), "Check KAFKA_CLIENT_CONFIG"),
     _Kind(("sasl.kerberos.",), "Check KAFKA_CLIENT_CONFIG"),
@@ -102,7 +102,7 @@ def login_hint(cause: str) -> str:
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether a broker or the server of tokens refuses the login, so that only other settings help."""
+    """Whether a broker or the token server refuses the login, so that only other settings help."""
     is_refusal = _kind_of(error.str()).is_refusal
     return error.code() in _REFUSAL_CODES if is_refusal is None else is_refusal
 

@@ -1,4 +1,4 @@
-"""Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
+"""Queries Kafka for ids and offsets, and translates the errors of its answers."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,12 +20,12 @@ from app.timings import DEFAULT
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-# The broker is too old for the request, or refuses it.
-_NOT_GIVEN = frozenset({KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED, KafkaError.UNSUPPORTED_VERSION})
+# The broker is too old for the query, or refuses it.
+_UNSUPPORTED = frozenset({KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED, KafkaError.UNSUPPORTED_VERSION})
 _HAS_MEMBERS = frozenset(
     {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 )
-_LET_IT_READ = "Allow Read on the topic and on the consumer group"
+_ALLOW_READ = "Allow Read on the topic and on the consumer group"
 _OWN = "ts-datalake-sink"  # metadata of an offset
 _ENDS = "the ends of the partitions"
 _ENDS_SECONDS = 10.0  # for an answer
@@ -33,16 +33,16 @@ _UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaErr
 
 
 class GroupInUseError(RetryableError):
-    """Kafka takes offsets from the members of a group alone while it has any."""
+    """Kafka accepts offsets only from the members of a group while it has members."""
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
-    """An offset to commit with the connector's mark. A tool leaves the mark out, or keeps that of another offset."""
+    """Return an offset to commit with the connector's mark. Tools omit the mark, or keep the mark of another offset."""
     return KafkaTopicPartition(topic, partition, offset, f"{_OWN} {offset}")
 
 
 def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopicPartition], doing: str) -> None:
-    """Commit offsets with this method of a consumer, and wait for the answer; raises what ``not_committed`` gives."""
+    """Commit offsets with this method of a consumer, and wait for the answer; raise ``not_committed`` errors."""
     try:
         consumers_commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
@@ -50,49 +50,48 @@ def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopic
 
 
 def not_committed(error: KafkaError, doing: str) -> ConnectorError:
-    """Retryable while the coordinator moves or the group rebalances; else fatal, for only the user can change it."""
-    if error.code() in PASSING_ERRORS:
-        kind = GroupInUseError if error.code() in _HAS_MEMBERS else RetryableError
-        return kind(doing, error.str(), FROM_LAST_COMMIT)
-    return FatalError(doing, error.str(), _LET_IT_READ)
+    """Return a retryable error while the coordinator moves or the group rebalances, and otherwise a fatal one."""
+    if error.code() not in PASSING_ERRORS:
+        return FatalError(doing, error.str(), _ALLOW_READ)
+    return (GroupInUseError if error.code() in _HAS_MEMBERS else RetryableError)(doing, error.str(), FROM_LAST_COMMIT)
 
 
-def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
-    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question; that has a time limit."""
+def ask(what: str, query: Callable[[], _T], *, if_unsupported: _T | None = None) -> _T:
+    """Return Kafka's answer to a query with a time limit, or ``if_unsupported`` if the broker does not support it."""
     try:
-        return question()
+        return query()
     except KafkaException as error:
-        if not_given is not None and error.args[0].code() in _NOT_GIVEN:
-            return not_given
+        if if_unsupported is not None and error.args[0].code() in _UNSUPPORTED:
+            return if_unsupported
         raise failed(what, error.args[0]) from None
 
 
 def failed(what: str, error: KafkaError) -> ConnectorError:
-    """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
+    """Return the error of a query; fatal for a refusal, because a claim would otherwise repeat the query for ever."""
     if error.code() in REFUSED:
-        hint = f"{_LET_IT_READ}, which lets them be described too"
+        hint = f"{_ALLOW_READ}, which includes the right to describe them"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
-    without = unanswered(what, error.str())
-    return without.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else without
+    retryable = unanswered(what, error.str())
+    return retryable.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else retryable
 
 
 def unanswered(what: str, cause: str) -> RetryableError:
-    """The error where Kafka gives no answer, or none that can be used."""
-    return RetryableError(f"asking Kafka for {what}", cause.removeprefix("Local: ")).of("Kafka")  # of librdkafka
+    """Return the error of a query without a usable answer; ``cause`` may have librdkafka's prefix."""
+    return RetryableError(f"asking Kafka for {what}", cause.removeprefix("Local: ")).of("Kafka")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    committed: int | None  # the group's, ``None`` without one
+    committed: int | None  # the group's offset, ``None`` without one
     low: int  # the first offset that Kafka still has
     high: int  # the offset of the next record
-    topic_id: str  # of the current topic of that name; empty if the broker does not give it, as the next one
+    topic_id: str  # id of the current topic of that name; empty if the broker does not report it, as is ``cluster_id``
     cluster_id: str = ""
-    is_set: bool = False  # a tool or another program has set ``committed``: it lacks the connector's mark
+    is_set: bool = False  # a tool or another program has set ``committed``: the connector's mark is missing
 
 
 class GroupOffsets:
-    """Asks with a consumer of the group that never subscribes: closing the other consumer does not affect it."""
+    """Queries Kafka with a consumer that never subscribes: closing the group's other consumer does not affect it."""
 
     def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
         self.consumer = consumer
@@ -109,75 +108,74 @@ class GroupOffsets:
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), is_set)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the current topic of that name; empty if the broker does not give it."""
-        described = partial(self._described, topic)
-        return ask(f"the id of topic {topic}", lambda: known_id(str(described().topic_id or "")), not_given="")
+        """Return the id of the current topic of that name; empty if the broker does not report it."""
+        what = f"the id of topic {topic}"
+        return ask(what, lambda: known_id(str(self._describe(topic).topic_id or "")), if_unsupported="")
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty if the broker does not give it. Asks once."""
+        """Return the id of the cluster; empty if the broker does not report it. Queries Kafka once."""
         if self._cluster_id is None:
-            # describe_cluster() aborts the process in C where a broker names none, as the only one that comes back.
+            # describe_cluster() aborts the process in C if a broker lists no broker, as the first after an outage.
             listed = partial(self._admin.list_topics, timeout=self._answer_seconds)
-            self._cluster_id = ask("the id of the cluster", lambda: known_id(listed().cluster_id), not_given="")
+            self._cluster_id = ask("the id of the cluster", lambda: known_id(listed().cluster_id), if_unsupported="")
         return self._cluster_id
 
     def begun(self, topic: str) -> set[TopicPartition]:
-        """The partitions of the topic for which the group has an offset."""
-        known = ask(f"the partitions of {topic}", partial(self._described, topic)).partitions
-        return {*self.committed_offsets([TopicPartition(topic, each.id) for each in known])}
+        """Return the partitions of the topic for which the group has an offset."""
+        partitions = ask(f"the partitions of {topic}", partial(self._describe, topic)).partitions
+        return {*self.committed_offsets([TopicPartition(topic, each.id) for each in partitions])}
 
     def committed_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's offsets, where it has any."""
-        found = self._committed(tps) if tps else []
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        """Return the group's offsets, without partitions that have none."""
+        offsets = self._committed(tps) if tps else []
+        return {TopicPartition(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0}
 
     def ends(self, topic: str) -> dict[TopicPartition, int]:
-        """The offset of the next record that can be read, for each partition of the topic."""
-        return self._of_all(topic, OffsetSpec.latest(), "ends")
+        """Return the offset of the next record that can be read, for each partition of the topic."""
+        return self._list_offsets(topic, OffsetSpec.latest(), "ends")
 
     def uncommitted_ends(self, topic: str) -> dict[TopicPartition, int]:
-        """The offset of the next record, for each partition of the topic; transactions before it may be open."""
-        return self._of_all(topic, OffsetSpec.latest(), "ends", IsolationLevel.READ_UNCOMMITTED)
+        """Return the offset of the next record, for each partition; transactions before it may be open."""
+        return self._list_offsets(topic, OffsetSpec.latest(), "ends", IsolationLevel.READ_UNCOMMITTED)
 
     def beginnings(self, topic: str) -> dict[TopicPartition, int]:
-        """The offset of the first record that Kafka still has, for each partition of the topic."""
-        return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
+        """Return the offset of the first record that Kafka still has, for each partition of the topic."""
+        return self._list_offsets(topic, OffsetSpec.earliest(), "beginnings")
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offset of the first record of this moment or later, for each partition; without one, of its end."""
-        milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers are words of Kafka
-        wanted = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
-        answers = self._each(f"the offsets since {moment.isoformat()}", self.consumer.offsets_for_times, wanted)
-        found = {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
-        return {tp: found[tp] if found[tp] >= 0 else end for tp, end in ends.items()}
+        """Return the offset of the first record of this moment or later, for each partition; without one, its end."""
+        milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers have a special meaning in Kafka
+        times = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
+        answers = self._ask_all(f"the offsets since {moment.isoformat()}", self.consumer.offsets_for_times, times)
+        offsets = {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
+        return {tp: offsets[tp] if offsets[tp] >= 0 else end for tp, end in ends.items()}
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _described(self, topic: str) -> Any:
-        """The topic with its partitions, by the brokers."""
+    def _describe(self, topic: str) -> Any:
         topics = TopicCollection([topic])
         return self._admin.describe_topics(topics, request_timeout=self._answer_seconds)[topic].result()
 
-    def _of_all(
+    def _list_offsets(
         self, topic: str, spec: OffsetSpec, what: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[TopicPartition, int]:
-        def question() -> dict[TopicPartition, int]:
-            asked = {KafkaTopicPartition(topic, each.id): spec for each in self._described(topic).partitions}
-            answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._answer_seconds)
+        def query() -> dict[TopicPartition, int]:
+            specs = {KafkaTopicPartition(topic, each.id): spec for each in self._describe(topic).partitions}
+            answers = self._admin.list_offsets(specs, isolation_level=isolation, request_timeout=self._answer_seconds)
             return {TopicPartition(topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
-        found = ask(f"the {what} of topic {topic}", question)
-        if min(found.values(), default=0) < 0:  # without an error, where a leader went away
+        offsets = ask(f"the {what} of topic {topic}", query)
+        if min(offsets.values(), default=0) < 0:  # Kafka's answer, without an error, if a leader went away
             raise unanswered(f"the {what} of topic {topic}", "a leader does not answer")
-        return found
+        return offsets
 
     def _committed(self, tps: Collection[TopicPartition]) -> list[Any]:
-        wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        return self._each(f"the offsets of {', '.join(map(str, tps))}", self.consumer.committed, wanted)
+        partitions = [KafkaTopicPartition(*tp) for tp in tps]
+        return self._ask_all(f"the offsets of {', '.join(map(str, tps))}", self.consumer.committed, partitions)
 
-    def _each(self, what: str, question: Callable[..., list[Any]], wanted: Sequence[KafkaTopicPartition]) -> list[Any]:
-        """The answer of a consumer's method for each of these; raises if one of them is an error."""
-        answers = ask(what, lambda: question(wanted, timeout=self._answer_seconds))
+    def _ask_all(self, what: str, method: Callable[..., list[Any]], tps: Sequence[KafkaTopicPartition]) -> list[Any]:
+        """Return the answers of a consumer's method for these partitions; raise if one is an error."""
+        answers = ask(what, lambda: method(tps, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
                 raise failed(what, answer.error)
@@ -189,57 +187,57 @@ class GroupOffsets:
             self.consumer.get_watermark_offsets, KafkaTopicPartition(*tp), timeout=self._answer_seconds, cached=False
         )
 
-        def question() -> tuple[int, int] | None:
+        def query() -> tuple[int, int] | None:
             try:
                 return watermarks()
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
-            # A consumer that never subscribes learns of new partitions only when it asks for them.
+            # A consumer that never subscribes finds new partitions only through this query.
             self.consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return watermarks()
 
-        answer = ask(what, question)
+        answer = ask(what, query)
         if answer is None or min(answer) < 0:
             raise unanswered(what, f"the broker answers {answer}")
         return answer
 
 
 def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The next offset to be produced, of those partitions whose leaders answer; raises if Kafka does not at all.
+    """Return the next offset of the partitions whose leaders answer; raise if Kafka does not answer at all.
 
-    For another thread than the consumer's, which learns the ends only from the messages that it fetches. While it is
-    paused, as in an outage of the store, a lag computed from them would not change, although it grows.
+    For a thread other than the consumer's: the consumer knows the ends only from the messages that it fetches. While
+    it is paused, as in an outage of the store, a lag computed from them would not change, although it grows.
     """
     admin.poll(0)  # the client writes its log lines only here
-    if not tps:  # in an outage Kafka takes all of them away: find out whether it answers
+    if not tps:  # in an outage Kafka revokes all partitions: check whether it answers
         ask(_ENDS, lambda: admin.list_topics(timeout=_ENDS_SECONDS))
         return {}
     latest = {KafkaTopicPartition(*tp): OffsetSpec.latest() for tp in tps}
-    found, unknown = _asked(admin, latest)
-    if unknown:  # the client's metadata is older than the partition
+    ends, has_unknown = _list_ends(admin, latest)
+    if has_unknown:  # the client's metadata is older than the partition
         for topic in {tp.topic for tp in tps}:
             error = admin.list_topics(topic, timeout=_ENDS_SECONDS).topics[topic].error
             if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
-        found, _ = _asked(admin, latest)
-    if not found:
+        ends, _ = _list_ends(admin, latest)
+    if not ends:
         raise unanswered(_ENDS, f"no answer within {_ENDS_SECONDS:.0f} s")
-    return found
+    return ends
 
 
-def _asked(
+def _list_ends(
     admin: AdminClient, latest: Mapping[KafkaTopicPartition, OffsetSpec]
 ) -> tuple[dict[TopicPartition, int], bool]:
-    """The ends, and whether a partition is unknown; then others may have no answer either."""
-    found: dict[TopicPartition, int] = {}
-    unknown = False
-    for asked, answer in admin.list_offsets(latest, request_timeout=_ENDS_SECONDS).items():
+    """Return the ends, and whether a partition is unknown; then other partitions may be missing too."""
+    ends: dict[TopicPartition, int] = {}
+    has_unknown = False
+    for tp, answer in admin.list_offsets(latest, request_timeout=_ENDS_SECONDS).items():
         try:
             offset = answer.result().offset
-            if offset >= 0:  # it is negative, without an error, where the leader went away
-                found[TopicPartition(asked.topic, asked.partition)] = offset
+            if offset >= 0:  # it is negative, without an error, if the leader went away
+                ends[TopicPartition(tp.topic, tp.partition)] = offset
         except KafkaException as error:
-            unknown = unknown or error.args[0].code() in _UNKNOWN
-            logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
-    return found, unknown
+            has_unknown = has_unknown or error.args[0].code() in _UNKNOWN
+            logger.debug("%s[%d]: its end is unknown (%s)", tp.topic, tp.partition, error.args[0].str())
+    return ends, has_unknown

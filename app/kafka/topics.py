@@ -1,4 +1,4 @@
-"""Finds the broker and the topics at start, and the rights on them, with errors that say what to do."""
+"""Finds the broker and the topics at the start, and checks the rights on them, with errors that say what to do."""
 
 import difflib
 import logging
@@ -23,27 +23,27 @@ logger = logging.getLogger(__name__)
 
 _SHOWN_TOPICS = 5
 ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": 10.0}
-_COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
+_COUNTS = " (after "  # librdkafka adds milliseconds and a count after a cause
 
 
-# The client logs each failed try in its own words; whoever looks for the broker reports the failure.
+# The client logs each failed try in its own words; the caller reports the failure.
 _client_logger = logging.getLogger(f"{__name__}.client")
 _client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """A client for questions to the broker, with a logger: without one it writes to standard error."""
+    """Return a client for queries, with a logger: without a logger it writes to standard error."""
     try:
         client = AdminClient({**EVERY_CLIENT, **connection.as_librdkafka_dict(), "logger": logger, **options})
     except (KafkaException, TypeError, ValueError) as error:
         cause = client_words(error)
         raise ConfigError("setting up the Kafka client", cause, login_hint(cause)) from None
-    client.poll(0)  # a login by callback makes its first token in here
+    client.poll(0)  # a login by callback creates its first token here
     return client
 
 
 def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) -> Callable[[], list[str]]:
-    """Returns a function that asks for the names of the topics that the broker shows us; one client asks each time."""
+    """Return a function that lists the names of the visible topics, each time with the same client."""
     errors: list[KafkaError] = []
     client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
@@ -72,18 +72,18 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
     hint = "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up"
     if "security.protocol" in connection.as_librdkafka_dict():
         return hint
-    return f"{hint}. If it asks for TLS or a login, set KAFKA_SECURITY_PROTOCOL"
+    return f"{hint}. If it requires TLS or a login, set KAFKA_SECURITY_PROTOCOL"
 
 
 def check_topic_rights(admin: AdminClient, *topics: str, right: str = "Read") -> None:
-    """Raise ``FatalError`` without this right on a topic; asks for all at once."""
+    """Raise ``FatalError`` if this right on a topic is missing; queries all topics in one request."""
     described = cache(lambda: admin.describe_topics(TopicCollection([*topics]), **ASKED))
     for topic in topics:
         describe_with_right(partial(lambda name: described()[name], topic), right, f"topic {topic}")
 
 
 def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> Any:
-    """Returns the description, ``None`` where the broker gives none; raises ``FatalError`` without this right."""
+    """Return the description, ``None`` if the broker has none; raise ``FatalError`` if this right is missing."""
     doing, cause = f"asking for the rights on {what}", f"the user has no right to {right.lower()} it"
     refused = FatalError(doing, cause, f"Allow {right} on {what}")
     try:
@@ -91,7 +91,7 @@ def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> A
     except KafkaException as error:
         if error.args[0].code() in REFUSED:
             raise refused from None
-        logger.debug("the rights on %s are not known: %s", what, error.args[0].str())
+        logger.debug("the rights on %s are unknown: %s", what, error.args[0].str())
         return None
     allowed = described.authorized_operations
     if allowed and not {AclOperation[right.upper()], AclOperation.ALL}.intersection(allowed):
@@ -100,19 +100,19 @@ def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> A
 
 
 class Topics(TopicManager):
-    """What an application knows of topics: their settings too, where the user may read them."""
+    """An application's topics, also with their settings if the user may read them."""
 
     def __init__(self, connection: ConnectionConfig, group: str, *, creates: bool) -> None:
-        # That of quixstreams is idempotent, as producers are, for which the user needs a right.
+        # The client of quixstreams is idempotent, as producers are, and the user needs a right for that.
         admin = _Admin(connection, extra_config=dict(EVERY_CLIENT))
         super().__init__(admin, group, auto_create_topics=creates)
 
     @classmethod
     def derive_topic_config(cls, topics: Iterable[Topic]) -> TopicConfig:
-        """The settings of a topic for state or ``group_by()``: it keeps its records as long as these topics do."""
+        """Return the settings of a topic for state or ``group_by()``, with the retention of these topics."""
         for topic in topics:
             if "retention.ms" not in topic.broker_config.extra_config:
-                cause = "the user has no right to read them, and a topic for state or group_by() gets the same"
+                cause = "the user has no right to read them, and a topic for state or group_by() needs the same"
                 hint = f"Allow DescribeConfigs on topic {topic.name}"
                 raise FatalError(f"reading the settings of topic {topic.name!r}", cause, hint)
         return super().derive_topic_config(topics)
@@ -120,34 +120,36 @@ class Topics(TopicManager):
 
 class _Admin(TopicAdmin):
     def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:
-        """Without the right to read their settings, what the metadata has: partitions and replicas."""
+        """Return the settings; without the right to read them, only the numbers of partitions and replicas."""
         try:
             return super().inspect_topics(topic_names, timeout)
         except TopicPermissionError:
-            known = {name: topic.partitions for name, topic in self.list_topics(timeout).items()}
+            partitions = {name: topic.partitions for name, topic in self.list_topics(timeout).items()}
         return {
-            name: TopicConfig(len(known[name]), len(known[name][0].replicas), {}) if name in known else None
+            name: TopicConfig(len(partitions[name]), len(partitions[name][0].replicas), {})
+            if name in partitions
+            else None
             for name in topic_names
         }
 
 
 def prefix_of(application: Application) -> str:
-    """What the platform puts before each topic's name."""
+    """Return the platform's prefix of each topic's name."""
     return f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
-    """The error for a topic that does not exist, with similar names; ``variable`` is the setting that names it."""
+    """Return the error for a missing topic, with similar names; ``variable`` is the setting with the topic's name."""
     visible = sorted(topic for topic in topics if not topic.startswith("__"))
     by_folded = {topic.casefold(): topic for topic in visible}
-    alike = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
-    if alike:
-        cause = f"it does not exist; similar: {', '.join(alike)}"
+    similar = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
+    if similar:
+        cause = f"it does not exist; similar: {', '.join(similar)}"
     elif visible:
         more = ", …" if len(visible) > _SHOWN_TOPICS else ""
         cause = f"it does not exist; there are: {', '.join(visible[:_SHOWN_TOPICS])}{more}"
     else:
-        cause = "it does not exist, and the broker shows us no topics at all"
-    of = "the input topic" if variable == "input" else f"the topic of {variable},"
-    hint = f"Create it, let the user describe it, or set the variable {variable} to its name"
-    return ConfigError(f"finding {of} {name!r}", cause, hint)
+        cause = "it does not exist, and the broker shows the user no topics"
+    what = "the input topic" if variable == "input" else f"the topic of {variable},"
+    hint = f"Create the topic, let the user describe it, or set the variable {variable} to its name"
+    return ConfigError(f"finding {what} {name!r}", cause, hint)

@@ -1,8 +1,8 @@
-"""Checks that topic and consumer group are still those in which partitions were claimed.
+"""Checks that topic and consumer group are the same as when partitions were claimed.
 
-A topic that is deleted and recreated under its name has other records at the same offsets. Kafka's client does not
-always notice it: if the new topic already has the next offset, the client reads on without an error. So the connector
-keeps the ids of topics (``TopicIds``), and asks Kafka for them regularly (``KafkaWatch``).
+A topic that is deleted and recreated has other records at the same offsets. Kafka's client does not always notice it:
+if the new topic already has the next offset, the client continues without an error. Therefore the connector keeps the
+ids of topics (``TopicIds``), and queries Kafka for them regularly (``KafkaWatch``).
 """
 
 import logging
@@ -18,19 +18,19 @@ _ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker 
 
 
 def known_id(text: str | None) -> str:
-    """The id of a topic or a cluster from Kafka; empty for the zero id, which means none."""
+    """Return Kafka's id of a topic or a cluster; empty for the zero id, which means that there is no id."""
     return text if text and text != _ZERO_ID else ""
 
 
-def ids_differ(one: str, other: str) -> bool:
+def ids_differ(first: str, second: str) -> bool:
     """Whether two ids of topics or clusters are known and different."""
-    return bool(one and other and one != other)
+    return bool(first and second and first != second)
 
 
 class TopicIds:
-    """Keeps the topic's id of each claimed partition, and compares it with Kafka's current one. Thread-safe.
+    """Keeps the topic's id of each claimed partition, and compares it with Kafka's current id. Thread-safe.
 
-    An id is empty if the broker does not give it.
+    An id is empty if the broker does not report it.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -45,10 +45,10 @@ class TopicIds:
         return tp in self._claimed
 
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
-        """The error for a topic that was recreated since one of these partitions was claimed; ``None`` if none was.
+        """Return the error for a topic that was recreated since one of these partitions was claimed, if there is one.
 
-        Asks for each topic once. If this returns ``None``, all records read before the call are of the claimed topic,
-        because an id never comes back.
+        Queries each topic once. After ``None``, all records read before the call are of the claimed topic, because
+        Kafka never uses an id again.
         """
         now: dict[str, str] = {}
         for tp in tps:
@@ -61,10 +61,10 @@ class TopicIds:
 
 
 def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
-    """The error to end with: the next claim finds the new topic and begins with its first record."""
+    """Return the error to end with: the next claim finds the new topic and begins with its first record."""
     hint = (
-        "The next start finds out and goes on from the right place. Records that were read and are not in the table "
-        "yet are not written, because they may be from either topic"
+        "The next start detects this and continues at the right offset. Records that were read and are not in the "
+        "table yet are not written, because they may be from either topic"
     )
     error = RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
     error.topic = tp.topic
@@ -72,43 +72,43 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
 
 
 class KafkaWatch:
-    """Asks Kafka regularly after ``start()``, but not while an answer that is an error waits to be taken.
+    """Queries Kafka regularly after ``start()``, except while an error waits to be taken.
 
-    Each question returns the error, or ``None``; it is asked again if it raises. The thread is its own,
-    because an answer may take long and the consumer's loop must not wait for it.
+    Each query returns the error, or ``None``. A query that raises is repeated. The thread is separate, because an
+    answer may take long.
     """
 
-    def __init__(self, questions: Sequence[Callable[[], ConnectorError | None]] = (), seconds: float = 20.0) -> None:
-        self._questions = questions
+    def __init__(self, queries: Sequence[Callable[[], ConnectorError | None]] = (), seconds: float = 20.0) -> None:
+        self._queries = queries
         self._seconds = seconds
-        self._found: ConnectorError | None = None
+        self._error: ConnectorError | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to ask, if there is a question and it has not begun yet; not thread-safe."""
-        if self._questions and self._thread is None:
+        """Start the thread, if there is a query and the thread has not started yet; not thread-safe."""
+        if self._queries and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
             self._thread.start()
 
     def take_found(self) -> ConnectorError | None:
-        found, self._found = self._found, None
-        return found
+        error, self._error = self._error, None
+        return error
 
     def stop(self) -> None:
         self._stop.set()
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
-            for question in self._questions:
-                self._found = self._found or _answer(question)
+            for query in self._queries:
+                self._error = self._error or _answer(query)
 
 
-def _answer(question: Callable[[], ConnectorError | None]) -> ConnectorError | None:
+def _answer(query: Callable[[], ConnectorError | None]) -> ConnectorError | None:
     try:
-        return question()
+        return query()
     except ConnectorError as error:
-        logger.debug("%s. It is asked again", error)
+        logger.debug("%s. Asking again", error)
     except Exception as error:
         logger.warning("watching topic and group: %r. Please report this as a bug", error, exc_info=True)
     return None

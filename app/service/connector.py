@@ -1,6 +1,6 @@
-"""The connector: its parts, in the order in which they are built, and how it consumes once a lane is built on them.
+"""The connector: its parts, in the order of their construction, and the run of a lane that uses them.
 
-There are two lanes: ``plain_lane`` with the connector's own loop, ``framework_lane`` where it needs quixstreams' one.
+There are two lanes: ``plain_lane`` with the connector's own loop, and ``framework_lane`` with the loop of quixstreams.
 """
 
 import gc
@@ -21,7 +21,7 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch, RunEnd
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.claimer import Group, Wanted
+from app.delivery.claimer import Group, StartSettings
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Buffer, Runtime
@@ -44,12 +44,12 @@ from app.storage.base import ObjectStore
 from app.table.existing_table import TableLocation
 
 logger = logging.getLogger(__name__)
-_NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
+_NEW_OBJECTS_PER_COLLECTION = 50_000  # the messages of a few calls
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """How records become rows, what happens to those that cannot, and how many may wait."""
+    """The parts that convert records to rows, handle bad records, and limit the number of waiting records."""
 
     customised: Customised
     formats: Formats
@@ -77,27 +77,27 @@ class Connector:
 
     @property
     def lake(self) -> Lake | None:
-        """The table of all topics; ``None`` where each topic has one, whose name in the settings stands for all."""
+        """The table of all topics; ``None`` if each topic has its own table, and the settings contain ``{topic}``."""
         return self.lakes.get(self.settings.table)
 
     @property
     def location(self) -> TableLocation:
-        """Of the table; of all tables with ``{topic}`` in it."""
+        """The location of the table; for several tables, it contains ``{topic}``."""
         return self.lake.location if self.lake else self.settings.location
 
     def visible_topics(self, application: Application) -> Collection[str]:
-        """Wait for the broker; returns the topics that it shows."""
+        """Wait for the broker, and return the visible topics."""
         return self.runtime.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
 
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
-        """Refuse a missing right on a topic, and a member of the group that writes another table."""
+        """Raise an error if a right on a topic is missing, or a member of the group writes another table."""
         check_topic_rights(admin, *topics)
         ours = what_is_written(self.settings, self.location, prefix_of(application))
         group = application.config.consumer_group
         self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, ours, topics))
 
     def new_run_end(self, application: Application, admin: AdminClient, topics: Collection[str]) -> RunEnd | None:
-        """With UNTIL: ask Kafka where these topics end."""
+        """Query the ends of these topics, if ``UNTIL`` is set."""
         new: Callable[..., RunEnd] = resolve_name(RUN_END)
         return None if self.settings.until is None else new(self.settings, self.runtime, application, admin, topics)
 
@@ -106,10 +106,10 @@ class Connector:
         application: Application,
         admin: AdminClient,
         topics: Collection[str],
-        wanted: Wanted,
+        start: StartSettings,
         member_id: Callable[[], str | None],
     ) -> Group:
-        """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
+        """Connect to the consumer group; ``member_id`` returns this member's id, ``None`` outside of the group."""
         runtime, spark, prefix = self.runtime, self.spark, prefix_of(application)
         name = application.config.consumer_group
         at_start = partial(runtime.metrics.waits.at_start, "store")
@@ -119,10 +119,10 @@ class Connector:
         if self.settings.has_several:
             at_start(lambda: self.store.connect(f"{self.settings.root}/"))
             tables = {topic: self.settings.of_topic(topic.removeprefix(prefix)).table for topic in topics}
-            first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=wanted.reset)
-            wanted = replace(wanted, first_topics=at_start(partial(first.first_topics, tables, wanted.follow_offsets)))
+            first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=start.reset)
+            start = replace(start, first_topics=at_start(partial(first.first_topics, tables, start.follow_offsets)))
         if spark.up.done():
-            spark.up.result()  # after a failed start of Spark do not join the group
+            spark.up.result()  # do not join the group if Spark's start has failed
         topic_ids = TopicIds(offsets.topic_id)
         ours = what_is_written(self.settings, self.location, prefix)
         others = OtherTables(admin, name, topics, ours, runtime.metrics.members)
@@ -135,20 +135,20 @@ class Connector:
             watch,
             lambda: is_member(admin, name, member_id()),
             others.at_assignment,
-            wanted,
+            start,
         )
 
     def open_member(self, group: Group, formats: Formats | None = None) -> Member:
-        """Build and start the member where there is one table, as ``new_member``."""
-        assert self.lake is not None  # noqa: S101 - there is one
+        """Create and start the member of a process with one table; see ``new_member``."""
+        assert self.lake is not None  # noqa: S101 - the process has one table
         return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.records.limits))
 
     def new_member(
         self, formats: Formats | None, settings: Settings, lake: Lake, group: Group, runtime: Runtime, buffer: Buffer
     ) -> Member:
-        """Build and start what claims partitions of the topic, and writes their records.
+        """Create and start the member that claims the topic's partitions, and writes their records.
 
-        ``formats`` read messages; the framework's lane gives rows.
+        ``formats`` read messages; ``None`` for the framework's lane, which hands over rows.
         """
         stager = new_stager(settings, lake, self.records.bad, formats)
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime)
@@ -185,9 +185,9 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane that is built. ``stop`` is safe in a signal handler.
+    """A lane that is ready to run. ``stop`` is safe in a signal handler.
 
-    ``run`` returns whether all that was consumed is in the lake and committed. ``brokers`` are their addresses.
+    ``run`` returns whether all consumed records are in the lake and committed. ``brokers`` contains their addresses.
     """
 
     admin: AdminClient
@@ -203,7 +203,7 @@ class Lane:
 def _spare_the_garbage_collector() -> None:
     """Collect less often: scanning hundreds of thousands of waiting messages took a quarter of Python's time.
 
-    Objects of the start live as long as the process, and are frozen.
+    Objects of the start live as long as the process. Therefore they are frozen.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Builds what reads, converts and stages records, by the settings: deserializers, parsers of batches, the stager."""
+"""Creates the parts that read, convert and stage records: deserializers, parsers of batches, and the stager."""
 
 import shutil
 import threading
@@ -43,17 +43,17 @@ from app.spark.scratch import is_in_memory
 from app.timings import Timings
 
 Read = Callable[[bytes, Headers | None, bool, str], Any]
-"""Reads a key or value of a message with these headers; then come whether it is the key, and the message's topic."""
+"""Reads a key or value of a message. Arguments: the bytes, the headers, whether it is the key, and the topic."""
 
 
 def new_deserializer(name: str) -> Deserializer:
     exact = {"json": JSONDeserializer, "quix": QuixDeserializer}
-    made: Deserializer = exact[name](loads=loads) if name in exact else DESERIALIZERS[name]()
-    return made
+    deserializer: Deserializer = exact[name](loads=loads) if name in exact else DESERIALIZERS[name]()
+    return deserializer
 
 
 class RegisteredDeserializer(Deserializer):
-    """Deserializes with the schema whose id the message has."""
+    """Deserializes with a registered schema; the message contains its id."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -64,7 +64,7 @@ class RegisteredDeserializer(Deserializer):
 
 
 class KeyDeserializer(Deserializer):
-    """Deserializes keys by another deserializer. Its errors get a note: quixstreams reads key and value in one call."""
+    """Deserializes keys, and adds a note to errors, because quixstreams reads key and value in one call."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         self._deserialize = deserialize
@@ -78,14 +78,14 @@ class KeyDeserializer(Deserializer):
 
 
 def read_message(topic: Topic, message: Message) -> Row | Refusal:
-    """The message's row, or why it has none: for a batch of the plain lane that cannot be read as a whole.
+    """Return the message's row, or why it has none: for a batch of the plain lane that cannot be read at once.
 
     Raises:
-        RetryableError: a deserializer needs a system that does not answer.
-        Stopped: the process stopped while a deserializer waited for one.
+        RetryableError: A deserializer needs a system that does not answer.
+        Stopped: The process stopped while a deserializer waited for such a system.
     """
     try:
-        row: Any = topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+        row: Any = topic.row_deserialize(message)  # type: ignore[arg-type] # it uses only methods of ``Message``
     except (RetryableError, Stopped):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
@@ -100,61 +100,61 @@ def read_message(topic: Topic, message: Message) -> Row | Refusal:
 class Formats:
     value: Deserializer
     key: Deserializer
-    parser: MessageParser | None  # of many values at once
-    read_key: ReadKey | None  # for keys that are no text
-    ask_with: Callable[[Patiently], None] | None  # sets how the schema registry is asked
-    size_of: Callable[[Message], int]  # of a message's value as it is read
-    read: ReadMessage | None = None  # a single message
+    parser: MessageParser | None  # parses many values at a time
+    read_key: ReadKey | None  # for keys that are not text
+    ask_with: Callable[[Patiently], None] | None  # sets the function that queries the schema registry
+    size_of: Callable[[Message], int]  # size of a message's value when it is read
+    read: ReadMessage | None = None  # reads a single message
 
 
 def new_formats(settings: Settings, find: FindSchema | None) -> Formats:
-    """The parts that read keys and values; ``find`` asks the schema registry, if there is one.
+    """Create the parts that read keys and values; ``find`` queries the schema registry, if there is one.
 
-    Each format loads a library that is not needed otherwise: Polars, for Avro, takes a fifth of a second and 60 MB.
+    Each format loads a library only if it is used: Polars, for Avro, needs a fifth of a second and 60 MB.
     """
     values, keys = settings.value_deserializer, settings.key_deserializer
-    made: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
     for name in {values, keys}:
-        known = FORMATS[name]
-        if known.messages:
-            new = resolve_name(known.messages)
-            made[name] = new(find) if known.needs_registry else new()
+        record_format = FORMATS[name]
+        if record_format.messages:
+            new = resolve_name(record_format.messages)
+            messages[name] = new(find) if record_format.needs_registry else new()
 
     def deserializer(name: str) -> Deserializer:
-        return new_deserializer(name) if name in DESERIALIZERS else RegisteredDeserializer(made[name].read)
+        return new_deserializer(name) if name in DESERIALIZERS else RegisteredDeserializer(messages[name].read)
 
     def ask_with(patiently: Patiently) -> None:
-        for name, messages in made.items():
+        for name, reader in messages.items():
             if FORMATS[name].needs_registry:
-                messages.ask_with(patiently)
+                reader.ask_with(patiently)
 
     read_key: ReadKey | None = (lambda key, _: key) if keys == "bytes" else None
-    if keys in made and FORMATS[keys].keys_at_once:
-        read_key = partial(made[keys].read, is_key=True)
+    if keys in messages and FORMATS[keys].keys_at_once:
+        read_key = partial(messages[keys].read, is_key=True)
     size_of = len if {values, keys} <= DESERIALIZERS.keys() else resolve_name(UNPACKED_SIZE)
     key = KeyDeserializer(deserializer(keys))
-    return Formats(deserializer(values), key, made.get(values), read_key, ask_with, size_of)
+    return Formats(deserializer(values), key, messages.get(values), read_key, ask_with, size_of)
 
 
 def waiting(find: FindSchema, waits: Waits, seconds: float, stop: threading.Event) -> FindSchema:
-    """Ask the registry for so many seconds until it answers, on the thread that consumes.
+    """Return a function that retries queries to the registry for so many seconds, on the consumer's thread.
 
-    Kafka throws out a member that does not poll for five minutes, so the process ends before.
+    Kafka expels a member that does not poll for five minutes. Therefore the process ends before that.
     """
 
-    def patient(schema: SchemaId) -> RegisteredSchema:
+    def find_patiently(schema: SchemaId) -> RegisteredSchema:
         try:
             return waits.retry(Request("registry"), partial(find, schema), stop=stop, give_up_seconds=seconds)
-        except Stopped as stopped:  # the loop takes any other error for one of the record
+        except Stopped as stopped:  # the loop would count any other error as an error of the record
             cause = "the process stops, and the schema registry does not answer"
-            hint = "The next start reads again what was not committed"
+            hint = "The next start reads the uncommitted records again"
             raise RetryableError("reading a record", cause, hint) from stopped
 
-    return patient
+    return find_patiently
 
 
 def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats: Formats | None = None) -> Stager:
-    """Steps 1 and 2; without ``formats`` of rows alone."""
+    """Create steps 1 and 2; without ``formats``, they accept only rows."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
     limit, kind = settings.column_limit, settings.catalog_kind
@@ -183,7 +183,7 @@ def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats:
 
 
 def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit_seconds: float = inf) -> BatchLimits:
-    """The limits of the settings, of this machine's memory and of the scratch folder's disk."""
+    """Return the limits for the settings, this machine's memory and the scratch folder's disk."""
     memory = settings.memory
     limits = BatchLimits(
         batch_size=settings.batch_size,

@@ -1,6 +1,6 @@
-"""Builds the framework's lane: quixstreams runs what ``transform()`` builds, and our sink is a stock one.
+"""Creates the framework's lane: quixstreams runs the stream of ``transform()``, with our ``RowSink`` at its end.
 
-quixstreams creates the topics that state and ``group_by()`` need.
+quixstreams creates the topics for state and ``group_by()``.
 """
 
 import signal
@@ -20,7 +20,7 @@ from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
-from app.delivery.claimer import Wanted
+from app.delivery.claimer import StartSettings
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.errors import ConnectorError
@@ -32,20 +32,20 @@ from app.service.user_transform import REPARTITIONED
 
 
 def new_framework_lane(connector: Connector) -> Lane:
-    """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink."""
+    """Create the lane: application → topic → the stream of ``transform()`` → claims and pipeline → sink."""
     settings, runtime, records = connector.settings, connector.runtime, connector.records
     current = CurrentMessage(records.limits.max_record_bytes, holds_several=records.formats.value.split_values)
 
     def tick() -> None:
         connector.monitor.health.turn()
-        if connector.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
+        if connector.process.stop.is_set():  # quixstreams ignores a stop that was requested before it ran
             application.stop()
         if run_end:
             callbacks.assignment = [TopicPartition(each.topic, each.partition) for each in consumer.assignment()]
 
     callbacks = Callbacks(current, tick)
     visible = connector.visible_topics(_application(connector, callbacks))
-    build = partial(_built, connector, callbacks, visible)
+    build = partial(_build, connector, callbacks, visible)
     application, topic, built, is_aligned = runtime.metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     connector.check_group(application, admin, [topic.name])
@@ -57,12 +57,12 @@ def new_framework_lane(connector: Connector) -> Lane:
     current.watch(topics.values(), topic.name)
     run_end = connector.new_run_end(application, admin, topics.keys() - internal)
     if run_end:
-        for each in (topics[name] for name in topics.keys() - internal):
-            vars(each)["row_deserialize"] = run_end.only(each.row_deserialize)
+        for name in topics.keys() - internal:
+            vars(topics[name])["row_deserialize"] = run_end.only(topics[name].row_deserialize)
     consumer = built.processing_context.consumer
-    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
-    # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    group = connector.join_group(application, admin, [topic.name], wanted, lambda: None)
+    start = StartSettings(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
+    # Without an id, the member claims nothing again: quixstreams goes back, and the next flush claims.
+    group = connector.join_group(application, admin, [topic.name], start, lambda: None)
     member = connector.open_member(group)
     members = Members.of_one(topic.name, member)
     connector.process.ends.callback(members.stop)
@@ -78,7 +78,7 @@ def new_framework_lane(connector: Connector) -> Lane:
         can_go_back=not is_aligned,
     )
     built.sink(sink)
-    begin = partial(_commit_beginnings, member, topics.keys() - internal)
+    begin = partial(_commit_beginnings, member, topics.keys() - internal)  # before quixstreams reads
 
     def stop() -> None:
         sink.stop()
@@ -88,7 +88,7 @@ def new_framework_lane(connector: Connector) -> Lane:
         runtime.metrics.waits.at_start("Kafka", begin)
         try:
             run(application)
-        except ConnectorError:  # the closing client's error may follow the one that a revocation met
+        except ConnectorError:  # the closing client's error may hide the error of a revocation
             members.raise_failure()
             raise
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
@@ -102,51 +102,50 @@ def new_framework_lane(connector: Connector) -> Lane:
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:
-    def stock(**arguments: Any) -> Application:
-        ours = callbacks.arguments(arguments["consumer_extra_config"])
-        return Application(**arguments | ours)
+    def with_callbacks(**arguments: Any) -> Application:
+        return Application(**arguments | callbacks.arguments(arguments["consumer_extra_config"]))
 
     runtime, location = connector.runtime, connector.location
     return new_application(
-        stock, connector.settings, location, runtime.scratch, runtime.timings, auto_create_topics=True
+        with_callbacks, connector.settings, location, runtime.scratch, runtime.timings, auto_create_topics=True
     )
 
 
-def _built(
+def _build(
     connector: Connector, callbacks: Callbacks, visible: Collection[str]
 ) -> tuple[Application, Topic, StreamingDataFrame, bool]:
-    """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
+    """Let ``transform()`` build on a new application: a retry needs one if brokers do not see a new topic yet.
 
     Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
     topic = open_topic(connector.settings, application, visible, **connector.records.deserializers)
-    read = names_of_dataframes(application)
+    names = names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)
     built = connector.records.customised.build(given, application)
-    _begin_with_first_record(built.processing_context.producer)
-    return application, topic, built, len(read) > 1 or len(built.topics) > 1
+    _delay_client(built.processing_context.producer)
+    return application, topic, built, len(names) > 1 or len(built.topics) > 1
 
 
-def _begin_with_first_record(producer: InternalProducer) -> None:
-    """Let the client be made once something is sent: an idempotent one needs a right that readers do not have."""
+def _delay_client(producer: InternalProducer) -> None:
+    """Let the producer create its client at the first record: an idempotent client needs a right that readers lack."""
     poll, flush = producer.poll, producer.flush
     vars(producer)["poll"] = lambda *given, **named: poll(*given, **named) if producer.instantiated else None
     vars(producer)["flush"] = lambda *given, **named: flush(*given, **named) if producer.instantiated else 0
 
 
 def names_of_dataframes(application: Application) -> Collection[str]:
-    """The names of the topics of which dataframes are made from now on, for ``transform()`` may return another one."""
+    """Return a set that collects the topics of new dataframes, because ``transform()`` may return another dataframe."""
     names: set[str] = set()
     dataframe = application.dataframe
 
-    def noted(*arguments: Any, **named: Any) -> StreamingDataFrame:
-        made = dataframe(*arguments, **named)
-        names.update(topic.name for topic in made.topics)
-        return made
+    def note_topics(*arguments: Any, **named: Any) -> StreamingDataFrame:
+        sdf = dataframe(*arguments, **named)
+        names.update(topic.name for topic in sdf.topics)
+        return sdf
 
-    vars(application)["dataframe"] = noted
+    vars(application)["dataframe"] = note_topics
     return names
 
 
@@ -158,7 +157,7 @@ def _commit_beginnings(member: Member, topics: Collection[str]) -> None:
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:
-    """Returns a function that sets the present handlers again, once quixstreams has set its own."""
+    """Return a function that restores the present handlers after quixstreams has set its own."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:

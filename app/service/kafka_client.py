@@ -1,4 +1,4 @@
-"""Builds what connects to Kafka, by the settings: the login, the application of quixstreams, the group's offsets."""
+"""Creates the connection to Kafka from the settings: the login, quixstreams' application, the group's offsets."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator
@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 _Application = TypeVar("_Application", bound=Application)
 
-# Half of the client's default. It counts values alone, so the number bounds keys and headers. More are fetched at the
-# latest so many ms after fewer wait; the client's default is a second.
+# Half of the client's default. It counts only values, so the number bounds keys and headers. When fewer wait, the
+# client fetches more within this number of ms; its default is a second.
 _FETCHED_AHEAD_KB = 32 * 1024
 _FETCHED_AHEAD = 100
 _FETCH_AGAIN_MS = 2
-# A broker fills its answer in the client's order, which stays the same: later partitions wait for the end of the first.
-# So an answer has parts for so many partitions. A batch larger than its part comes only at the first place.
+# A broker fills its answer in the client's order, which never changes: later partitions wait for the end of the first.
+# Therefore an answer has parts for this number of partitions. Only the first partition's batch may exceed its part.
 _MOST_PARTS = 24
-# New partitions are noticed after this time; the client's default is five minutes.
+# The client notices new partitions after this time; its default is five minutes.
 _METADATA_MS = 60_000
-# A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would
-# have no reader for so long.
+# A member notices a rebalance at its next heartbeat. With the client's default of 3 s, partitions of a member that left
+# would have no reader for so long.
 _HEARTBEAT_MS = 500
 
 
@@ -54,12 +54,12 @@ def new_application(
     timings: Timings = DEFAULT,
     **others: Any,
 ) -> _Application:
-    """The quixstreams application, made by ``kind`` and not connected yet; ``others`` replace its arguments.
+    """Create the quixstreams application with ``kind``, not connected yet; ``others`` replace its arguments.
 
-    A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
-    ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
+    A ``transform()`` with state keeps it in ``scratch`` if the platform sets no other folder. Raises ``ConfigError`` if
+    the Kafka client refuses its settings, or the platform does not return a broker.
     """
-    of_consumer = {
+    consumer_properties = {
         **EVERY_CLIENT,
         "client.id": what_is_written(settings, location).client_id,
         "session.timeout.ms": int(timings.session_seconds * 1000),
@@ -68,29 +68,31 @@ def new_application(
         "queued.min.messages": _FETCHED_AHEAD,
         "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
         **partition_fetch(settings),
-        # The client takes no less than the largest message that it may produce.
+        # The client requires at least the size of the largest message that it may produce.
         "fetch.max.bytes": max(settings.memory.fetched_at_once_bytes, _bytes_in(settings, "message.max.bytes")),
         "message.max.bytes": 1_000,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
-    check_properties(settings.client_properties, of_consumer)
+    check_properties(settings.client_properties, consumer_properties)
     connection, creates = kafka_connection(settings), others.get("auto_create_topics", False)
-    topics = Topics(connection, settings.consumer_group, creates=creates) if connection else None  # else the platform's
+    topics = (
+        Topics(connection, settings.consumer_group, creates=creates) if connection else None
+    )  # None: the platform's
     arguments: dict[str, Any] = {
         "broker_address": connection,
         "topic_manager": topics,
         "quix_sdk_token": settings.sdk_token,
         "quix_portal_api": settings.portal_api,
         "consumer_group": settings.consumer_group,
-        # Claims decide where to begin. A later loss of an offset in Kafka must not be skipped silently.
+        # Claims choose the first offset. The consumer must not skip records silently if Kafka loses an offset later.
         "auto_offset_reset": "error",
-        "consumer_extra_config": of_consumer,
+        "consumer_extra_config": consumer_properties,
         "producer_extra_config": {**EVERY_CLIENT},
         "commit_interval": settings.commit_interval,
         "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
         "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls
         "auto_create_topics": False,
-        "broker_availability_timeout": 0,  # an absent broker is waited for
+        "broker_availability_timeout": 0,  # the connector itself waits for a broker
         "loglevel": None,  # logging is set up already
     }
     try:
@@ -102,10 +104,10 @@ def new_application(
 
 
 def partition_fetch(settings: Settings, partitions: int = _MOST_PARTS) -> dict[str, int]:
-    """The client's property that bounds the part of a partition in a broker's answer."""
-    at_once = settings.memory.fetched_at_once_bytes
-    answer = min(at_once, _bytes_in(settings, "fetch.max.bytes") or at_once)
-    return {"max.partition.fetch.bytes": answer // min(partitions, _MOST_PARTS)}
+    """Return the client's property that limits the part of a partition in a broker's answer."""
+    most_bytes = settings.memory.fetched_at_once_bytes
+    answer_bytes = min(most_bytes, _bytes_in(settings, "fetch.max.bytes") or most_bytes)
+    return {"max.partition.fetch.bytes": answer_bytes // min(partitions, _MOST_PARTS)}
 
 
 def _bytes_in(settings: Settings, name: str) -> int:
@@ -120,31 +122,31 @@ def what_is_written(settings: Settings, location: TableLocation, prefix: str = "
 def open_topic(
     settings: Settings, application: Application, visible: Collection[str], variable: str = "input", **options: Any
 ) -> Topic:
-    """Open the topic that this variable names; raises ``ConfigError`` if it is none of the visible ones."""
+    """Open the topic of this variable; raise ``ConfigError`` if it is not visible."""
     name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
     prefix = prefix_of(application)
-    if f"{prefix}{name}" in visible:  # else quixstreams would create it
+    if f"{prefix}{name}" in visible:  # quixstreams would create a missing topic
         with asking_for_topics(settings), suppress(TopicNotFoundError):
             return application.topic(name, **options)
     raise missing_topic(name, [each.removeprefix(prefix) for each in visible], variable)
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:
-    """Ask for an offset of a topic once: a missing right on the group shows before the connector is connected."""
-    consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
+    """Create the group's offsets, and query one, so that a missing right on the group shows before the connection."""
+    consumer = new_client(config, {"statistics.interval.ms": 0})  # no code reads statistics: they would fill the memory
     if uses_callback(config.broker_address):
         poll_in_background(consumer, admin)
     offsets = GroupOffsets(consumer, admin, timings.kafka_answer_seconds)
     try:
         if topic:
             offsets.of(TopicPartition(topic, 0))
-    except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
+    except RetryableError as error:  # for example before Kafka's first group exists; claims query again
         logger.debug("%s", error)
     return offsets
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:
-    """The broker's address and login; ``None`` leaves both to quixstreams and the platform's token."""
+    """Return the broker's address and login; ``None`` leaves both to quixstreams and the platform's token."""
     if settings.broker_address is None:
         return None
     properties = {
@@ -174,20 +176,20 @@ def _login(settings: Settings) -> dict[str, Any]:
                 # The client's own default is a file that Debian does not have.
                 **_pem("https.ca", settings.oauth_ca or "probe"),
             }
-        case "AWS_MSK_IAM":  # the brokers take the token by the other mechanism too, which librdkafka knows
+        case "AWS_MSK_IAM":  # brokers also accept the token by OAUTHBEARER, which librdkafka supports
             return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": resolve_name(MSK_LOGIN)(settings)}
         case mechanism:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 
 
 def _pem(name: str, value: str | None) -> dict[str, str | None]:
-    """The property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
+    """Return librdkafka's property for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
     return {f"{name}.{'pem' if value and is_pem(value) else 'location'}": value}
 
 
 @contextmanager
 def asking_for_topics(settings: Settings) -> Iterator[None]:
-    """Translate errors of quixstreams in requests to the platform into ``ConfigError``."""
+    """Translate errors in quixstreams' requests to the platform into ``ConfigError``."""
     try:
         yield
     except ConnectorError:
@@ -199,10 +201,10 @@ def asking_for_topics(settings: Settings) -> Iterator[None]:
 
 
 def _platform_failed(settings: Settings, error: Exception) -> ConfigError:
-    """Hides quixstreams' message for an unreadable answer: it may show a password."""
+    """Return the error without quixstreams' message for an unreadable answer: it may contain a password."""
     is_unreadable = isinstance(error, AttributeError | LookupError | TypeError | ValueError)
     return ConfigError(
         f"asking the Quix API at {settings.portal_api}",
-        "the answer is not one of the Quix API" if is_unreadable else str(error),
+        "the answer is not from the Quix API" if is_unreadable else str(error),
         "Check Quix__Portal__Api, Quix__Sdk__Token and Quix__Workspace__Id",
     )

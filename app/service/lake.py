@@ -1,6 +1,6 @@
-"""Builds the store and the table's parts from the settings: location, layout, schema, and the catalogs.
+"""Creates the store and the table's parts from the settings: location, layout, schema, and the catalog.
 
-A ``ConnectorError`` of the store or the catalog comes through every function here.
+All functions here raise the ``ConnectorError`` of the store or the catalog.
 """
 
 import logging
@@ -29,7 +29,7 @@ from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
-_LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
+_CLOSE_SECONDS = 1.0  # for the last notifications of new files
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +46,31 @@ class Lake:
 def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
     if catalog := new_catalog(settings, store, announces=True):
-        ends.callback(catalog.close, _LAST_WORDS_SECONDS)
-    known = waits.at_start("catalog", catalog.check) if catalog else None
-    location = new_location(settings, store, known)
+        ends.callback(catalog.close, _CLOSE_SECONDS)
+    table = waits.at_start("catalog", catalog.check) if catalog else None
+    location = new_location(settings, store, table)
     waits.at_start("store", lambda: store.connect(f"{location.root}/"))
-    lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog))
+    lake = waits.at_start("store", lambda: new_lake(settings, store, location, table, catalog))
     waits.at_start("store", lake.schema.open)
-    if settings.transforms:  # the first batch needs them
+    if settings.transforms:  # the first batch needs the table's transforms
         waits.at_start("catalog", lambda: lake.registrar.prepare(has_batch=False))
     return lake
 
 
 def check_journals(lake: Lake, group: str) -> None:
-    """Check that the store can keep the journal and the schema, and which groups have journals."""
+    """Check that the store can keep the journal and the schema; warn of journals of other groups."""
     warn_of_other_groups(lake.store, lake.location.root, group)
     try_out(lake.store, journal_folder(lake.location.root))
 
 
-def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> TableLocation:
-    """The table's folder: where the catalog has it, else where the settings say."""
+def new_location(settings: Settings, store: ObjectStore, table: CatalogTable | None) -> TableLocation:
+    """Return the table's folder: the catalog's location, or the location of the settings if the catalog has none."""
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
-    return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
+    return adopted(table, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
 def new_catalog(settings: Settings, store: ObjectStore, *, announces: bool = False) -> Catalog | None:
-    """The catalog, without a request to it; ``None`` without one. One that ``announces`` tells others of new files."""
+    """Create the catalog, without a request, if the settings have one; ``announces``: it sends new files to readers."""
     if (target := settings.catalog) is None:
         return None
     new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)
@@ -81,41 +81,41 @@ def new_lake(
     settings: Settings,
     store: ObjectStore,
     location: TableLocation,
-    known: CatalogTable | None = None,
+    table: CatalogTable | None = None,
     catalog: Catalog | None = None,
 ) -> Lake:
-    """The table's parts, if the settings do not contradict the table in the store or in the catalog.
+    """Create the table's parts, if the settings do not contradict the table in the store or in the catalog.
 
-    ``known`` is the table as the catalog has it. The schema is not read yet.
+    ``table`` is the catalog's table. The schema is not read yet.
     """
     default_null = QUIX_NULL if settings.catalog else HIVE_NULL
-    spec = open_table(store, known, location.root, settings.spec, default_null)
-    if settings.transforms or (known and known.computed()):
+    spec = open_table(store, table, location.root, settings.spec, default_null)
+    if settings.transforms or (table and table.computed()):
         spec = replace(spec, computed_bytes=COMPUTED_BYTES)
-    if spec.keeps_columns and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
+    if spec.keeps_columns and table and settings.partitions and {*settings.partitions} != {*table.partitions}:
         logger.warning(
-            "HIVE_COLUMNS=%s is for a new table: this one stays partitioned by %s",
+            "HIVE_COLUMNS=%s applies only to new tables: this table stays partitioned by %s",
             ",".join(settings.partitions),
-            ",".join(known.partitions) or "nothing",
+            ",".join(table.partitions) or "nothing",
         )
     if not spec.keeps_columns and (hidden := [name for name in spec.columns if name.startswith("_")]):
         logger.warning(
-            "HIVE_COLUMNS: some engines, such as pyarrow, see no row in folders that begin with _: %s. See %s",
+            "HIVE_COLUMNS: some engines, such as pyarrow, find no rows in folders that begin with _: %s. See %s",
             ", ".join(hidden),
             f"{DOCUMENTS}/engines.md#what-each-engine-reads",
         )
-    of_catalog = None
+    catalog_schema = None
     if settings.catalog_kind.is_table:
-        columns = known.columns if known and known.columns is not None else pa.schema([])
-        of_catalog = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
-    registrar = Registrar(catalog if settings.auto_discover else None, location, spec, settings.input_topic, known)
-    schema = SchemaStore(store, location.root, settings.column_types, of_catalog, spec.time_zone)
+        columns = table.columns if table and table.columns is not None else pa.schema([])
+        catalog_schema = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
+    registrar = Registrar(catalog if settings.auto_discover else None, location, spec, settings.input_topic, table)
+    schema = SchemaStore(store, location.root, settings.column_types, catalog_schema, spec.time_zone)
     return Lake(store, location, spec, schema, registrar)
 
 
 def new_store(settings: Settings) -> ObjectStore:
-    """The store, not connected yet. Loads only its own SDK: each takes a good part of a second."""
-    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # uploads, and journals beside them
+    """Create the store, not connected yet. Loads only its own SDK, because each needs a good part of a second."""
+    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # for uploads and journals
     match settings.storage:
         case LocalTarget() as target:
             return LocalStore(target.folder)

@@ -1,4 +1,4 @@
-"""Chooses the lane by what ``transform()`` builds and by the settings."""
+"""Chooses the lane by the stream of ``transform()`` and by the settings."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from app.service.user_transform import Customised
 class LaneChoice:
     """The lane, and ``why``.
 
-    ``is_stateless``: ``transform()`` could build without Kafka. The plain lane runs what it has ``built``, if anything.
+    ``is_stateless``: ``transform()`` could build without Kafka. The plain lane runs the stream ``built``, if any.
     """
 
     is_plain: bool
@@ -29,32 +29,32 @@ class LaneChoice:
 
 
 def choose_lane(customised: Customised, settings: Settings) -> LaneChoice:
-    """Let ``transform()`` build without Kafka; raises ``ConfigError`` if it has a mistake, or needs one topic alone."""
-    choice = _choice(customised, settings)
+    """Let ``transform()`` build without Kafka; raise ``ConfigError`` if it is wrong, or supports only one topic."""
+    choice = _choose(customised, settings)
     if settings.has_several and not choice.is_plain:
-        raise ConfigError(f"reading {settings.input_topic}", choice.why, "Name one topic in input")
+        raise ConfigError(f"reading {settings.input_topic}", choice.why, "Set input to one topic")
     return choice
 
 
-def _choice(customised: Customised, settings: Settings) -> LaneChoice:
+def _choose(customised: Customised, settings: Settings) -> LaneChoice:
     given = stateless_dataframe()
     try:
         built = customised.build(given)
     except NeedsFrameworkError as needed:
         return LaneChoice(False, f"transform() uses {needed}: each record goes through quixstreams", is_stateless=False)
-    if wants := _one_by_one(settings):
-        return LaneChoice(False, f"{wants} wants records one by one, so each goes through quixstreams")
+    if setting := _setting_without_batches(settings):
+        return LaneChoice(False, f"{setting} needs records one by one, so each goes through quixstreams")
     if not (given.stream.parents or given.stream.children):
-        return LaneChoice(True, "transform() changes nothing: thousands of messages are taken at once")
+        return LaneChoice(True, "transform() changes nothing: the connector reads thousands of messages at a time")
     return LaneChoice(
-        True, "transform() needs no state, topic or sink: it runs over thousands of messages at once", built=built
+        True, "transform() needs no state, topic or sink: it runs over thousands of messages at a time", built=built
     )
 
 
-def _one_by_one(settings: Settings) -> str | None:
-    """The setting that does not allow converting messages in batches, if there is one.
+def _setting_without_batches(settings: Settings) -> str | None:
+    """Return the setting that prevents converting messages in batches, if there is one.
 
-    If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
+    If a bad record ends the process, the records before it must reach the lake first: each is converted separately.
     """
     if not FORMATS[settings.value_deserializer].messages:
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"

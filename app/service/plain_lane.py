@@ -1,6 +1,6 @@
-"""Builds the plain lane: the connector's own loop, where ``transform()`` needs nothing of quixstreams' loop.
+"""Creates the plain lane: the connector's own loop, for a ``transform()`` that does not need quixstreams' loop.
 
-The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
+The Quix application opens the topic with its deserializers, and its configuration creates Kafka's client.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +18,7 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import row_of
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.claimer import Wanted
+from app.delivery.claimer import StartSettings
 from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane
@@ -28,9 +28,9 @@ from app.service.tables import Tables, topics_among
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
-    """Application → topic → client → claims and pipeline → intake → loop.
+    """Create the lane: application → topic → client → claims and pipeline → intake → loop.
 
-    ``built`` is what an edited ``transform()`` has built.
+    ``built`` is the stream of an edited ``transform()``.
     """
     settings, timings, records = connector.settings, connector.runtime.timings, connector.records
     application = new_application(Application, settings, connector.location, connector.runtime.scratch, timings)
@@ -41,14 +41,14 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     connector.check_group(application, admin, topics)
     run_end = connector.new_run_end(application, admin, topics)
     presence = BrokerPresence()
-    # "range" would give the first partitions of all topics to the first member; without it no member of one topic could
-    # stay in the group while the others come.
+    # "range" would assign the first partitions of all topics to the first member. But without it, members that read one
+    # topic could not stay in the group while members that read several topics join.
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
     fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
     formats, transformer = new_reader(settings, records.formats, topic, built, records.limits, timings.clock)
-    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
-    group = connector.join_group(application, admin, topics, wanted, client.memberid)
+    start = StartSettings(settings.auto_offset_reset, settings.follow_offsets)
+    group = connector.join_group(application, admin, topics, start, client.memberid)
     if settings.has_tables:
         tables = Tables(connector, group, prefix_of(application), partial(connector.new_member, formats))
         connector.process.ends.callback(tables.stop)
@@ -57,8 +57,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         members = Members.of_one(topic.name, connector.open_member(group, formats))
     connector.process.ends.callback(members.stop)
 
-    def on_turn(has_come: bool) -> None:
-        if has_come:
+    def on_turn(has_messages: bool) -> None:
+        if has_messages:
             presence.heard()
         connector.monitor.health.turn()
 
@@ -73,7 +73,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 def _open_inputs(
     connector: Connector, application: Application, visible: Collection[str]
 ) -> tuple[Topic, Sequence[str], Sequence[str]]:
-    """Returns the deserializers, the names of the topics that are there, and what to subscribe to."""
+    """Return the deserializers, the names of the existing topics, and the topics or expressions to subscribe to."""
     settings, prefix = connector.settings, prefix_of(application)
     if not settings.has_several:
         topic = open_topic(settings, application, visible, **connector.records.deserializers)
@@ -92,10 +92,10 @@ def new_reader(
     limits: BatchLimits,
     clock: Callable[[], float],
 ) -> tuple[Formats, Transformer | None]:
-    """What reads messages that were taken, and what runs ``transform()`` before that."""
+    """Return the formats that read taken messages, and the transformer that runs ``transform()`` before that."""
     if built is None:
         return replace(formats, read=partial(read_message, topic)), None
     is_json, is_text = settings.value_deserializer == "json", settings.key_deserializer == "str"
     transformer = Transformer(topic, built, limits, values_are_json=is_json, keys_are_text=is_text, clock=clock)
-    # Rows come as text in JSON.
+    # The transformer returns rows as JSON text.
     return replace(formats, parser=None, read_key=None, ask_with=None, read=row_of), transformer

@@ -21,18 +21,18 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
 
 
 def oversee(connector: Connector, lane: Lane) -> None:
-    """Let the probes and the monitor sample the running parts from now on."""
+    """Let the probes and the monitor sample the running parts."""
     connector.monitor.health.started(lambda: connector.spark.alive)
     connector.monitor.started(lambda: live(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
 def live(connector: Connector, lane: Lane) -> Live:
-    """Reads single values without locks: other threads work on the parts."""
+    """Return the present state. Reads single values without locks, because other threads use the parts."""
     waits, consumption = connector.runtime.metrics.waits.current(), lane.consumption()
     failure = _failure(connector, lane)
     ready = _readiness(consumption, waits, is_spark_up=connector.spark.is_up)
     state = _state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok)
-    if ready.ok and (programs := connector.runtime.metrics.counts().lasting_programs):  # it consumes its own partitions
+    if ready.ok and (programs := connector.runtime.metrics.counts().lasting_programs):  # the state stays "consuming"
         ready = Probe(ok=False, detail=f"another program has partitions in the consumer group: {programs[0]}")
     return Live(
         state=state,
@@ -55,7 +55,7 @@ def _spark_state(java: SparkWriter) -> SparkState:
 
 
 def _failure(connector: Connector, lane: Lane) -> Trouble | None:
-    """The error that ends the process, or makes the platform end it."""
+    """Return the error that ends the process, or lets the platform end it."""
     if failure := lane.members.failure:
         return Trouble.of(failure)
     live = connector.monitor.health.live()
@@ -73,13 +73,13 @@ def _readiness(consumption: Consumption, waits: Sequence[Trouble], *, is_spark_u
         trouble = next(iter(consumption.suspended.values())).trouble
         return Probe(ok=False, detail=f"all tables are suspended: {trouble.doing}: {trouble.cause}")
     if consumption.unclaimed:
-        return Probe(ok=False, detail="partitions wait until they are claimed")
+        return Probe(ok=False, detail="partitions are not claimed yet")
     if not is_spark_up:
-        return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
+        return Probe(ok=False, detail="Spark is starting: consumed records wait for it")
     if consumption.is_held_up:
-        return Probe(ok=False, detail="the last flush did not go through")
+        return Probe(ok=False, detail="the last flush failed")
     if waits and waits[0].seconds >= OUTAGE_SECONDS:
-        return Probe(ok=False, detail=f"{waits[0].system or 'another system'} is not available")
+        return Probe(ok=False, detail=f"{waits[0].system or 'another system'} is unavailable")
     return Probe(ok=True, detail="consuming")
 
 

@@ -1,4 +1,4 @@
-"""Ends the process in time: after a signal, and once Spark is lost."""
+"""Ends the process in time: after a signal, and after Spark is lost."""
 
 import logging
 import os
@@ -15,18 +15,18 @@ from app.errors import ConnectorError, RetryableError, SparkLostError
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_LEAVE_SECONDS = 5.0  # without Spark nothing more is written; the consumer only leaves the group
-LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
+_LONGEST_LEAVE_SECONDS = 5.0  # without Spark, the connector writes nothing more; the consumer only leaves the group
+LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 s; Kubernetes waits for 30 s by default
 
 
 class StopRequested(BaseException):
-    """A signal came during the start; not an ``Exception``, so that no handler swallows it."""
+    """The process received a signal during the start; not an ``Exception``, so that no handler swallows it."""
 
 
 class Process:
     """Handles signals: during the start they raise ``StopRequested``, later they stop the consumer's loop.
 
-    ``clean_up`` is called before the process ends because a stop takes too long. ``ends`` stops the parts in the end.
+    ``ends`` stops the parts. If a stop takes too long, ``clean_up`` is called before the process ends.
     """
 
     def __init__(self, clean_up: Callable[[], None], ends: ExitStack) -> None:
@@ -43,16 +43,13 @@ class Process:
 
     @property
     def stopped_at_start(self) -> bool:
-        """Whether a signal came before anything was consumed.
-
-        The C code of Kafka's client may swallow the handler's exception.
-        """
+        """Whether a signal arrived before the loop started: Kafka's client may swallow the handler's exception in C."""
         return self.stop.is_set() and self._request_stop is None
 
     def handle_signals(self) -> None:
         """Handle signals, and end the process in time even if no handler can run.
 
-        Python runs handlers between bytecodes only, and a commit to an unreachable Kafka may block for minutes.
+        Python runs handlers only between bytecodes, and a commit to an unreachable Kafka may block for minutes.
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
@@ -63,17 +60,17 @@ class Process:
         threading.Thread(target=self._end_late_stop, args=(signals, wake_up), name="stop-limit", daemon=True).start()
 
     def started(self, request_stop: Callable[[], None]) -> None:
-        """Call this function at a signal from now on; raises ``StopRequested`` if one came before."""
+        """Call this function at the next signal; raise ``StopRequested`` if a signal arrived before."""
         stopped_at_start = self.stopped_at_start
         self._request_stop = request_stop
         if stopped_at_start:
             raise StopRequested
 
     def end_without_spark(self, error: SparkLostError, fail: Callable[[ConnectorError], None]) -> None:
-        """End the process. Nothing is lost: offsets of rows outside of the lake are not committed.
+        """End the process. No record is lost: offsets of rows outside of the lake are not committed.
 
-        The consumer's loop ends with the pipeline and leaves the group, so others get its partitions at once.
-        If the loop is stuck, the process ends from here.
+        The consumer's loop ends with the pipeline and leaves the group, so Kafka reassigns its partitions immediately.
+        If the loop is stuck, a timer ends the process.
         """
         fail(error)
         limit = threading.Timer(_LONGEST_LEAVE_SECONDS, _exit_now_with, (error,))
@@ -84,7 +81,7 @@ class Process:
         if self.stop.is_set():
             return  # platforms repeat signals
         logger.info("received %s, stopping", signal.Signals(number).name)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C interrupts the process
         self.stop.set()
         if self._request_stop is None:
             raise StopRequested
@@ -95,8 +92,8 @@ class Process:
         time.sleep(LONGEST_STOP_SECONDS)
         error = RetryableError(
             "stopping",
-            f"it took longer than {LONGEST_STOP_SECONDS:.0f} s, as when Kafka does not answer",
-            "The next start reads again what was not committed",
+            f"it took longer than {LONGEST_STOP_SECONDS:.0f} s, for example because Kafka does not answer",
+            "The next start reads the uncommitted records again",
         )
         self._clean_up()
         _exit_now_with(error)

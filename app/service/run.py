@@ -1,4 +1,4 @@
-"""Builds everything from the settings, starts it in order, runs it, and stops it in order."""
+"""Creates all parts from the settings, starts them in order, runs the connector, and stops them in order."""
 
 import logging
 import shutil
@@ -39,9 +39,9 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     """Run the connector until a signal or an error ends it.
 
     Returns:
-        The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
+        The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 a retry may succeed.
     """
-    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps 50 MB more of what was freed
+    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool keeps 50 MB more of freed memory
     with ExitStack() as ends:
         scratch = ends.enter_context(scratch_folder())
         spark = ends.enter_context(closing(SparkWriter(settings.spark, scratch)))
@@ -66,39 +66,39 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         except Exception as error:
             logger.debug("unexpected", exc_info=True)
             if not process.stopped_at_start:
-                hint = "Please report this as a bug; LOGLEVEL=DEBUG shows its message and where it was"
+                hint = "Please report this as a bug; LOGLEVEL=DEBUG shows the error's message and traceback"
                 return _failed(FatalError("running", type(error).__name__, hint), process)
             logger.info("stopped while starting")
         return 0
 
 
 def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: Process) -> None:
-    """Build all parts, each from those before it; then consume until the connector is stopped.
+    """Create all parts, each from the parts before it; then consume until the connector is stopped.
 
-    ``spark`` is not started yet; ``process.ends`` stops the parts, the last one first.
+    ``spark`` is not started yet. ``process.ends`` stops the parts in reverse order.
     """
     if settings.until is not None:  # a table that fails is left to the next run
         runtime = replace(runtime, timings=replace(runtime.timings, first_suspension_seconds=inf))
     timings, metrics, scratch, ends = runtime.timings, runtime.metrics, runtime.scratch, process.ends
 
-    # Without another system.
+    # Parts that need no other system.
     customised = load_customised()
     health = Health(loop_seconds=timings.flush_seconds + timings.revoke_seconds, clock=timings.clock)
     monitor = new_monitor(settings, metrics, health, spark)
-    if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
+    if settings.http_port:  # it answers probes from the start, and receives the other parts later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = BadRecords(settings.on_bad_record, logger.warning)
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)
-    commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
+    commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams requests commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
     registry = resolve_name(REGISTRY)(settings, scratch) if settings.needs_registry else None
     find: FindSchema | None = registry.find if registry else None
-    if find and not lane_choice.is_untouched:  # the consumer's thread asks
+    if find and not lane_choice.is_untouched:  # the consumer's thread queries the registry
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)
     key_watch: KeyWatch = resolve_name(KEY_WATCH)(settings, customised.on_stream_timeout, formats.key, ends)
-    spark.start()  # takes seconds; the rest connects meanwhile
+    spark.start()  # needs seconds; the other parts connect meanwhile
 
     # The catalog, the store and the table; the registry.
     store = new_store(settings)
@@ -106,7 +106,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 
-    # Kafka, exactly once, the way of a batch, and the loop.
+    # Kafka, claims, the pipeline, and the loop.
     records = Records(customised, formats, key_watch, bad_records, limits)
     lakes = {settings.table: lake} if lake else {}
     connector = Connector(settings, runtime, process, spark, monitor, records, store, lakes)

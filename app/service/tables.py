@@ -1,4 +1,4 @@
-"""Decides which of several topics have a table, and opens these tables with settings for each."""
+"""Decides which of several topics have a table, and opens these tables with separate settings."""
 
 import logging
 import shutil
@@ -31,12 +31,12 @@ from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
-_OPENED_AT_ONCE = 16
-_START_SECONDS = 20.0  # a table that is not open then is opened while others are written
+_OPEN_WORKERS = 16
+_START_SECONDS = 20.0  # tables that need longer are opened while other tables are written
 
 
 class Tables:
-    """``new_member`` builds the member of a table; ``prefix`` is before the name of each topic."""
+    """Opens tables. ``new_member`` creates the member of a table; ``prefix`` is the platform's prefix of topics."""
 
     def __init__(self, connector: Connector, group: Group, prefix: str, new_member: Callable[..., Member]) -> None:
         self._connector = connector
@@ -45,22 +45,22 @@ class Tables:
         self._new_member = new_member
         self._runtime = connector.runtime
         self._buffer = Buffer(connector.records.limits, connector.runtime.threads, is_shared=True)
-        self._pool = WorkPool("open", _OPENED_AT_ONCE)
-        self._again = WorkPool("open-again", _OPENED_AT_ONCE)
+        self._pool = WorkPool("open", _OPEN_WORKERS)
+        self._again = WorkPool("open-again", _OPEN_WORKERS)
         self._admission = TableAdmission(connector.settings, connector.store, group.name, prefix)
 
     def members(self, topics: Collection[str]) -> Members:
-        """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
+        """Begin to open the tables of these topics, and wait a while; raise an error if all of them fail."""
         self._runtime.metrics.waits.at_start("store", partial(self._admission.count_noted, topics))
         opening = {topic: Opening(self.open(topic, False)) for topic in topics}
-        done, _ = wait([each.table for each in opening.values()], _START_SECONDS)
-        failures = [error for each in done if (error := each.exception())]
+        done, _ = wait([state.table for state in opening.values()], _START_SECONDS)
+        failures = [error for table in done if (error := table.exception())]
         if failures and len(failures) == len(opening):
             raise failures[0]
         return Members(self._group, self._buffer, self._runtime, opening, self.open)
 
     def open(self, topic: str, is_again: bool) -> NewTable:
-        """Begins to open the table of this topic, or finds out why it has none."""
+        """Begin to open the table of this topic, or to find out why it has none."""
         return (self._again if is_again else self._pool).submit(self._open, topic)
 
     def stop(self) -> None:
@@ -87,9 +87,9 @@ class Tables:
 
 
 class TableAdmission:
-    """Bounds the tables of a group with an expression, for others may create topics. Tables that it has come first.
+    """Limits the number of a group's tables, because other users may create topics. Existing tables come first.
 
-    Topics have their names in Kafka, with the platform's ``prefix``.
+    All topics here have their names in Kafka, with the platform's ``prefix``.
     """
 
     def __init__(self, settings: Settings, store: ObjectStore, group: str, prefix: str) -> None:
@@ -100,37 +100,37 @@ class TableAdmission:
         self._most = settings.table_limit if settings.is_expression else inf
         self._notes = noted_topics(settings.root, group)
         self._topics: set[str] = set()
-        self._gone: set[str] = set()
+        self._deleted: set[str] = set()
         self._lock = Lock()
 
     def count_noted(self, topics: Collection[str]) -> None:
-        """Count the tables that the group has of these topics. Those of topics that are gone take no place."""
-        noted = self._noted()
+        """Count the group's tables of these topics. Tables of deleted topics do not count."""
+        noted = self._list_noted()
         self._topics |= noted.intersection(topics)
-        self._gone = noted.difference(topics)
+        self._deleted = noted.difference(topics)
 
     def refusal(self, topic: str) -> str | None:
-        """Why the topic gets no table, empty if it is none of ours; else it is counted."""
+        """Return why the topic has no table, empty if it is not ours; ``None`` counts the topic."""
         plain = topic.removeprefix(self._prefix)
-        if not self._settings.reads(plain):  # Kafka's client may read an expression otherwise
+        if not self._settings.reads(plain):  # Kafka's client may match an expression differently
             return ""
         table = self._settings.of_topic(plain).table
         for _, problem in checked("TABLE_NAME", name, table):
-            logger.warning("topic %s is passed over: its table's name %s: %s", topic, table, problem)
+            logger.warning("topic %s is skipped: its table's name %s: %s", topic, table, problem)
             return f"its table's name {table}: {problem}"
-        noted = set[str]() if topic in self._topics else self._noted()  # another member may have opened them
+        noted = set[str]() if topic in self._topics else self._list_noted()  # another member may have opened them
         with self._lock:
-            self._topics |= noted - (self._gone - {topic})
+            self._topics |= noted - (self._deleted - {topic})
             if topic in self._topics or len(self._topics) < self._most:
                 self._topics.add(topic)
                 return None
         return f"the group has TABLE_LIMIT={self._most} tables. Raise it, or let input match fewer topics"
 
     def take(self, lake: Lake, topic: str) -> str | None:
-        """Why the topic may not have this table; else note that it has it.
+        """Return why the topic may not have this table; if it may, store this and return ``None``.
 
-        A catalog that folds names has one table for Orders and orders. One without a note is of before. It stays that
-        of the topic after which its folder is named, if that has claims.
+        A catalog that folds names has one table for Orders and orders. If no owner is stored, the table is of an older
+        release. Then it belongs to the topic with the folder's name, if that topic has claims.
         """
         root = lake.location.root
         before, _, after = self._settings.table.partition(EACH_TOPIC)
@@ -138,32 +138,32 @@ class TableAdmission:
         is_namesakes = any(True for _ in lake.store.list(topic_folder(root, self._group, namesake)))
         owner = owner_of_table(lake.store, root, self._group, namesake if is_namesakes else topic)
         if owner != topic:
-            reason = f"its table {lake.location.uri} is that of topic {owner}"
-            logger.warning("topic %s is passed over: %s", topic, reason)
+            reason = f"its table {lake.location.uri} belongs to topic {owner}"
+            logger.warning("topic %s is skipped: %s", topic, reason)
             return reason
         lake.store.overwrite(f"{self._notes}{topic.removeprefix(self._prefix)}", b"{}")
         return None
 
-    def _noted(self) -> set[str]:
-        """The topics of which the group has had a table, where their number has a bound."""
-        found = self._store.list(self._notes) if self._most < inf else ()
-        return {f"{self._prefix}{each.key.removeprefix(self._notes)}" for each in found}
+    def _list_noted(self) -> set[str]:
+        """Return the topics whose tables the group has opened, if their number has a limit."""
+        notes = self._store.list(self._notes) if self._most < inf else ()
+        return {f"{self._prefix}{note.key.removeprefix(self._notes)}" for note in notes}
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
-    """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``.
+    """Return the visible topics that have a table, by their names in Kafka with the platform's ``prefix``.
 
-    Warns of names without a topic; raises ``ConfigError`` for one where the run has an end.
+    Warns of names without a topic; raises ``ConfigError`` for such a name if the run has an end.
     """
-    plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
-    found = [topic for topic, its in plain.items() if settings.has_table(its)]
-    if settings.is_expression and len(found) > settings.table_limit:
-        text = "%d topics match input, and TABLE_LIMIT is %d: those without a table are not written"
-        logger.warning(text, len(found), settings.table_limit)
-    known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
-    for missing in (each for each in settings.topics if each not in known):
-        error = missing_topic(missing, plain.values())
+    names = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
+    topics = [topic for topic, plain in names.items() if settings.has_table(plain)]
+    if settings.is_expression and len(topics) > settings.table_limit:
+        text = "%d topics match input, and TABLE_LIMIT is %d: topics without a table are not written"
+        logger.warning(text, len(topics), settings.table_limit)
+    existing = {names[topic] for topic in topics} | ({settings.input_topic} if topics else set())
+    for missing in (topic for topic in settings.topics if topic not in existing):
+        error = missing_topic(missing, names.values())
         if settings.until is not None and not settings.is_expression:
             raise error
-        logger.warning("%s: %s. It is read once it is there", error.doing, error.cause)
-    return found
+        logger.warning("%s: %s. The connector reads the topic once it exists", error.doing, error.cause)
+    return topics

@@ -1,4 +1,4 @@
-"""Loads ``app/transform.py`` and calls ``transform()``. An error has Python's message, the line and one hint."""
+"""Loads ``app/transform.py`` and calls ``transform()``. Errors contain Python's message, the line and one hint."""
 
 import importlib
 import inspect
@@ -19,11 +19,11 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
-REPARTITIONED = "repartition__"  # in the names of topics that quixstreams sends through
+REPARTITIONED = "repartition__"  # in the names of quixstreams' topics for ``group_by()``
 _LOADING = "loading app/transform.py"
 _BUILDING = "building the stream with transform() of app/transform.py"
 _CORRECT = "Correct it; `python main.py try` runs it on sample records, without Kafka"
-_SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to get the quixstreams application too"
+_SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to receive the quixstreams application too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Customised:
         """Let ``transform()`` build its stream.
 
         Raises:
-            ConfigError: its code has a mistake.
-            NeedsFrameworkError: without an application, or of a ``stateless_dataframe()``: it needs quixstreams' loop.
+            ConfigError: Its code has a mistake.
+            NeedsFrameworkError: It needs quixstreams' loop, and has no application or a ``stateless_dataframe()``.
         """
         try:
-            built = self._called(dataframe, application)
+            built = self._call(dataframe, application)
         except ConnectorError:
             raise
         except (Exception, SystemExit) as error:
@@ -55,7 +55,7 @@ class Customised:
             raise ConfigError(_BUILDING, cause, "Return a stream made from sdf")
         return built
 
-    def _called(self, dataframe: StreamingDataFrame, application: Application | None) -> object:
+    def _call(self, dataframe: StreamingDataFrame, application: Application | None) -> object:
         takes_application = _takes_application(self.transform)
         if application is None:
             if takes_application:
@@ -69,12 +69,12 @@ class Customised:
 
 
 def load_customised() -> Customised:
-    """Import ``app/transform.py``; a ``ConfigError`` says why that fails."""
+    """Import ``app/transform.py``; raise ``ConfigError`` with the reason if that fails."""
     try:
         module: Any = importlib.import_module("app.transform")
     except (Exception, SystemExit) as error:
         logger.debug("app/transform.py", exc_info=True)
-        raise ConfigError(_LOADING, _described(error), _CORRECT) from None
+        raise ConfigError(_LOADING, _describe(error), _CORRECT) from None
     transform = getattr(module, "transform", None)
     if not callable(transform):
         raise ConfigError(_LOADING, "it has no function transform", _SIGNATURE)
@@ -89,19 +89,19 @@ def _refuse_to_run(*_: object, **__: object) -> None:
 
 
 def _takes_application(transform: Callable[..., object]) -> bool:
-    """Whether it has a second parameter named ``app``, or one without a default."""
+    """Whether the function's second parameter is named ``app``, or has no default."""
     second = [*inspect.signature(transform).parameters.values()][1:2]
     return any(each.name == "app" or each.default is inspect.Parameter.empty for each in second)
 
 
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{at_line_of(error)}"
 
 
 def _build_failed(error: BaseException) -> ConnectorError:
-    cause = _described(error)
+    cause = _describe(error)
     if isinstance(error, TopicNotFoundError):
-        return RetryableError(_BUILDING, cause, "Check that the user may describe the topic, which was just created")
+        return RetryableError(_BUILDING, cause, "Check that the user may describe the topic that was just created")
     if isinstance(error, CreateTopicError):
         return FatalError(_BUILDING, cause, "Create the topic, or allow the user Create on it")
     if isinstance(error, KafkaException):

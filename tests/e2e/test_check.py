@@ -155,7 +155,7 @@ def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     }
     (warning,) = (warning for each in told for warning in each["warnings"])
     assert warning.startswith("finding the input topic 'typo': it does not exist")
-    assert warning.endswith("It is read once it is there")
+    assert warning.endswith("The connector reads the topic once it exists")
     details = {(each["check"], each.get("table")): each["detail"] for each in told}
     assert details["group", None].endswith("it has committed nothing yet")
     assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")

@@ -82,7 +82,7 @@ def test_a_program_that_shares_out_partitions_in_another_way_is_told(scenario: S
     with another_program(scenario, **{"partition.assignment.strategy": "cooperative-sticky"}):
         connector = scenario.connector()
         assert connector.wait() == TRY_AGAIN
-        assert "another program in it shares out partitions in another way. Stop that program" in connector.log
+        assert "in the group uses another partition.assignment.strategy. Stop that program" in connector.log
 
 
 @pytest.mark.parametrize("lane", ["plain", "framework"])

@@ -13,7 +13,7 @@ from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Group as ConsumerGroup
-from app.delivery.claimer import Wanted
+from app.delivery.claimer import StartSettings
 from app.delivery.members import Members
 from app.delivery.runtime import Buffer, Runtime, Threads
 from app.delivery.stage import Stager
@@ -107,15 +107,15 @@ class Process:
             begun=group.begun,
         )
         topics = [*world.catalogs]
-        wanted = Wanted(group.reset, group.follow_offsets)
+        start = StartSettings(group.reset, group.follow_offsets)
         if len(topics) > 1:
             tables = {topic: topic for topic in topics if group.ends(topic)}
             first = FirstOffsets(
                 Journal(world.store, "data", GROUP), kafka=offsets, reset=group.reset, now=lambda: EPOCH + clock.now
             )
-            wanted = replace(wanted, first_topics=first.first_topics(tables, group.follow_offsets))
+            start = replace(start, first_topics=first.first_topics(tables, group.follow_offsets))
         its_group = ConsumerGroup(
-            GROUP, offsets, TopicIds(group.topic_id), KafkaWatch(), lambda: group.has(self.kafka), wanted=wanted
+            GROUP, offsets, TopicIds(group.topic_id), KafkaWatch(), lambda: group.has(self.kafka), settings=start
         )
         runtime = Runtime(
             scratch, metrics, timings, threads=threads, now=lambda: EPOCH + clock.now, new_token=world.new_token

@@ -230,4 +230,4 @@ def test_a_transform_that_needs_the_framework_is_refused(place: Place) -> None:
     place.transform = same
     error = topics.connector().wait()
     assert isinstance(error, ConfigError)
-    assert "Name one topic" in str(error)
+    assert "Set input to one topic" in str(error)

@@ -123,7 +123,7 @@ def test_another_program_in_the_group_is_found_out_and_nothing_doubled_before_th
 
     assert isinstance(error, ConfigError)
     assert "offsets 100 to 399" in str(error)
-    assert "set FOLLOW_OFFSETS to a new text" in str(error)
+    assert "change the value of FOLLOW_OFFSETS" in str(error)
     assert "set it back to 100, to write them" in str(error)
     place.assert_whole(range(100))
     place.write(10, 410, FOLLOW_OFFSETS="once")

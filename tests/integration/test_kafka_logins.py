@@ -194,7 +194,7 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorErro
         lambda kafka: mtls(kafka, KAFKA_BOOTSTRAP_SERVERS=kafka.address("MTLS").replace("127.0.0.1", "localhost")),
         ConfigError,
         "certificate verify failed",
-        "KAFKA_BOOTSTRAP_SERVERS has the host names",
+        "KAFKA_BOOTSTRAP_SERVERS contains the host names",
     ),
     "no TLS": (
         lambda kafka: {"KAFKA_BOOTSTRAP_SERVERS": kafka.address("MTLS")},

@@ -9,22 +9,22 @@ from app.delivery.deliver import Upload
 from app.journal.log import AssignmentLog
 from app.journal.own_log import OwnLog
 from app.journal.recovery import Settlement, roll_forward
-from app.journal.takeover import _Round
+from app.journal.takeover import _Attempt
 from app.storage.document import Document
 from tests.faults.steps import STEPS
 from tests.model.assignment_model import Bounds, Model
 
 DONE_BY: Mapping[str, Callable[..., object]] = {
-    "read claim": _Round._read_claim,
+    "read claim": _Attempt._read_claim,
     "read log": Document.read,
-    "close": _Round._closed,
-    "check files": Settlement._missing,
+    "close": _Attempt._close,
+    "check files": Settlement._list_missing,
     "keep": AssignmentLog.kept,
     "roll back": AssignmentLog.rolled_back,
     "register theirs": roll_forward,
     "done theirs": AssignmentLog.done,
     "take over": OwnLog.take_over,
-    "point": _Round._point,
+    "point": _Attempt._point,
     "fill": OwnLog.remove_rolled_back,
     "mark": mark_set_offsets,
     "run": Assignment.take,

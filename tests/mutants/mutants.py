@@ -209,7 +209,7 @@ marks of an Iceberg table are those of all partitions
 - (Mark(each.tp, each.series, max(each.end, each.to)) for each in self.partitions if each.to is not None)
 + (Mark(each.tp, each.series, max(each.end, each.to or -1)) for each in self.partitions)
 records that gave no row count as lost
-- max(end + 1, each.first)
+- max(end + 1, offsets.first)
 + end + 1
 
 [app/storage/document.py: journal]
@@ -227,19 +227,19 @@ a former owner's files are looked for before its log is closed
 a claim names a log that does not have the partition yet
 - revoked = [item for log in former.values() if log for item in log.revoked]
 + revoked = [item for log in former.values() if log for item in log.revoked]
-+ self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)
++ self._try_each(lambda tp: self._point(claims[tp], begins[tp]), begins)
 
 [app/journal/recovery.py: journal]
 a former owner's files are registered before it is written that they are kept
 - if log.state == 'pending':
--     log = log.kept(log.files) if is_registered else self._decided(document.where, log)
+-     log = log.kept(log.files) if is_registered else self._decide(document.where, log)
 -     document.write(log)
 - if log.state == 'kept':
 -     if not is_registered:
 -         self.register(log.files, log.marks)
 -     document.write(log.done())
 + if log.state == 'pending':
-+     log = log.kept(log.files) if is_registered else self._decided(document.where, log)
++     log = log.kept(log.files) if is_registered else self._decide(document.where, log)
 + if log.state == 'kept' and (not is_registered):
 +     self.register(log.files, log.marks)
 + if log is not document.current:
@@ -250,7 +250,7 @@ for one record that has expired the rows of all missing files are given up
 - lost > expired
 + not expired
 half a file counts as stored when a former owner's batch is settled
-- stored is None or wanted.get(key, stored.size) != stored.size
+- stored is None or sizes.get(key, stored.size) != stored.size
 + stored is None
 
 [app/parts/iceberg/table.py: iceberg]

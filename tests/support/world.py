@@ -17,7 +17,7 @@ from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Claimed
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.claimer import Group, Wanted
+from app.delivery.claimer import Group, StartSettings
 from app.delivery.member import Member
 from app.delivery.pipeline import Writer
 from app.delivery.runtime import Buffer, Runtime, Threads
@@ -173,7 +173,7 @@ class World:
             Beginnings(self.kafka, TopicIds(self.kafka.topic_id), first, follow_offsets),
         )
 
-    def new_member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **wanted: Any) -> Member:
+    def new_member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **settings: Any) -> Member:
         """A member that claims and writes nothing; it names its logs as ``OURS``, ``THEIRS`` and so on."""
         nothing: Any = None
         group = Group(
@@ -183,7 +183,7 @@ class World:
             KafkaWatch(),
             self._is_member,
             check_group,
-            Wanted(**wanted),
+            StartSettings(**settings),
         )
         return self._member(nothing, group)
 

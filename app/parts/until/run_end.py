@@ -131,7 +131,7 @@ class RunEnd:
         assigned = [tp for tp in assigned if tp.topic not in suspended]
         if self._left(assigned):
             return False
-        for topic in group.wanted.internal:  # they grow while the others are read
+        for topic in group.settings.internal:  # they grow while the others are read
             self._ends |= group.offsets.ends(topic)
         return not self._left(assigned)
 
@@ -143,7 +143,7 @@ class RunEnd:
         group = self._members.group
         in_lake = {tp: each.committed for tp, each in self._members.runtime.metrics.counts().positions.items()}
         left = self.left(assigned, in_lake)
-        return bool(self.left(left, group.offsets.committed_offsets(left)) if group.wanted.keeps_state else left)
+        return bool(self.left(left, group.offsets.committed_offsets(left)) if group.settings.keeps_state else left)
 
     def left(self, assigned: Collection[TopicPartition], in_lake: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Returns the assigned partitions some of whose records are not in the lake; ``in_lake`` as ``ends``."""

@@ -39,8 +39,8 @@ def rows(number: int) -> BatchSize:
         (LIMITS, BatchSize(is_ahead=True), IDLE, DUE, 0.0, 0.0, "checkpoint"),
         (LIMITS, BatchSize(), IDLE, DUE, 9.0, 9.0, None),
         # Enough rows, and no more come.
-        (LIMITS, rows(3_000), IDLE, NOT_DUE, 1.0, 1.0, "3,000 rows, and no more come"),
-        (ANY_SIZE, rows(12_345), IDLE, NOT_DUE, 0.5, 60.0, "12,345 rows, and no more come"),
+        (LIMITS, rows(3_000), IDLE, NOT_DUE, 1.0, 1.0, "3,000 rows, and the topic is quiet"),
+        (ANY_SIZE, rows(12_345), IDLE, NOT_DUE, 0.5, 60.0, "12,345 rows, and the topic is quiet"),
         (LIMITS, rows(2_999), IDLE, NOT_DUE, 60.0, 60.0, None),
         (LIMITS, rows(3_000), IDLE, NOT_DUE, 60.0, 0.999, None),
         # Enough rows, gathered for long enough, where the size of files does not matter.

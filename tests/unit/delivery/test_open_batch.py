@@ -30,7 +30,7 @@ class Gathering:
     def add(self, portion: Batch) -> bool:
         """Whether it was taken."""
         converted = self.stager.convert(portion, at_once)
-        if not self.batch.takes(converted.rows):
+        if not self.batch.fits(converted.rows):
             return False
         self.batch.append(portion, converted)
         return True

@@ -115,7 +115,7 @@ def test_portions_before_a_record_that_ends_the_process_arrive(line: Line, caplo
     assert line.values() == [1, 2]
     assert line.assignment.partitions[P0].written == 3
     assert not line.assignment.is_delivered
-    assert reasons(caplog) == [("1", "what came before a failure")]
+    assert reasons(caplog) == [("1", "records before a failure")]
 
 
 def test_a_batch_ends_by_itself_when_its_staged_file_is_large(new_line: NewLine) -> None:

@@ -233,7 +233,7 @@ def test_the_end_of_a_batch_that_was_closed_before_leaves_no_log_pending(line: L
     line.store.refuse = gate
     line.batches(1)
     gate.wait_reached()
-    line.assignment.end_batch("1,000 rows, and no more come")
+    line.assignment.end_batch("1,000 rows, and the topic is quiet")
     gate.open()
     assert line.delivered()
     wait_until(lambda: line.log(A).state == "done", "the log says so")

@@ -122,7 +122,7 @@ def test_a_batch_of_a_topic_that_was_deleted_is_dropped_once_its_partitions_are_
 
     line = new_line(recreated=recreated)
     line.batches(1)
-    wait_until(lambda: line.flow.lacks_topic, "the question for the topic")
+    wait_until(lambda: line.flow.is_topic_missing, "the question for the topic")
     line.assignment.end()
     wait_until(lambda: line.flow.obstacle is None, "the end of the batch")
     assert line.flow.failure is None

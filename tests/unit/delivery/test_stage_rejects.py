@@ -121,7 +121,7 @@ def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: p
     assert all(len(message) < 3_000 for message in caplog.messages)
     assert "column '001000" in caplog.messages[0]
     assert "more columns" in caplog.messages[0]
-    assert "No further columns are named" in caplog.messages[-1]
+    assert "No further columns are logged" in caplog.messages[-1]
 
 
 # --- partition columns without any value ----------------------------------------------------------------------------

@@ -258,7 +258,7 @@ def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(world: Wo
     if is_ended:
         assert assignment.new_claims() == []
     else:
-        with pytest.raises(RetryableError, match=r"others claim sensors\[0\]"):
+        with pytest.raises(RetryableError, match=r"members claim sensors\[0\]"):
             assignment.new_claims()
 
 

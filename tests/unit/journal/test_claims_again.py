@@ -75,7 +75,7 @@ def test_a_member_that_learns_of_its_expulsion_meanwhile_says_nothing(world: Wor
     assert len(world.members) == QUESTIONS - 1
 
 
-@pytest.mark.parametrize(("what", "words"), [("topic", "was recreated"), ("table", "is gone")])
+@pytest.mark.parametrize(("what", "words"), [("topic", "was recreated"), ("table", "is missing")])
 def test_a_recreated_topic_or_a_deleted_table_ends_the_process_and_none_is_begun(
     world: World, member: Member, what: str, words: str
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_small_list_that_would_fill_the_memory_is_not_unpacked() -> None:
 
 def test_a_packed_list_names_the_table_s_objects_only() -> None:
     log = LOG.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
-    with pytest.raises(ValueError, match="it names other/0"):
+    with pytest.raises(ValueError, match="it lists other/0"):
         parse_log(log.to_body())
 
 
@@ -200,7 +200,7 @@ def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, ke
     values = {"files": [{**FIELDS, "key": key}], "also": {key: 0}, "revoked": [{"key": key, "since": 1}]}
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
         parse_log(stored(LOG, **{where: values[where]}))
-    assert f"it names {key}, which" in str(refused.value)
+    assert f"it lists {key}, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])

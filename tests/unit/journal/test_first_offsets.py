@@ -248,7 +248,7 @@ def test_an_object_that_cannot_be_parsed_is_fatal(group: Group, tmp_path: Path, 
     group.first(P0)
     (path,) = tmp_path.rglob("first-offsets")
     path.write_text(body)
-    with pytest.raises(FatalError, match=rf"reading .*/sensors/first-offsets: {wrong}.*Else delete it"):
+    with pytest.raises(FatalError, match=rf"reading .*/sensors/first-offsets: {wrong}.*Otherwise delete it"):
         group.first(P1)
 
 

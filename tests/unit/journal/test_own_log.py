@@ -38,7 +38,7 @@ def test_offsets_of_a_partition_that_the_log_does_not_have_are_left_out(world: W
 def test_while_a_batch_is_under_way_no_end_moves(world: World) -> None:
     owner = world.begun(tps=[P0, P1])
     owner.intend(intent("1", end=9))
-    with pytest.raises(FatalError, match="another batch is on its way"):
+    with pytest.raises(FatalError, match="another batch is in progress"):
         owner.advance({P0: 20, P1: 20})
     log = world.log()
     assert (log.state, [(each.end, each.to) for each in log.partitions]) == ("pending", [(-1, 9), (-1, None)])

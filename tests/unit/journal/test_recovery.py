@@ -452,6 +452,6 @@ def test_a_file_that_is_gone_meanwhile_registers_none(tmp_path: Path) -> None:
     bench = Registration(tmp_path)
     file = bench.file(1)
     gone = replace(file, key="data/t/p=a/data_2.parquet")
-    with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there .* bring it back"):
+    with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: the file existed .* restore it"):
         bench.register([file, gone], ())
     assert bench.catalog.requests == []

@@ -134,7 +134,7 @@ def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(
 ) -> None:
     start = begin(entry(), position, follows=True, keeps_state=keeps_state)
     assert without_remark(start) == Start(offset, is_loss=is_loss)
-    assert start.remark.startswith(f"FOLLOW_OFFSETS: going on from {offset}")
+    assert start.remark.startswith(f"FOLLOW_OFFSETS: continuing from {offset}")
 
 
 def test_an_offset_beyond_the_end_is_refused_for_nobody_can_mean_it() -> None:
@@ -183,10 +183,10 @@ def test_what_the_state_lacks_comes_again_and_is_not_written(
 def test_what_another_program_went_on_with_is_neither_skipped_nor_written_without_a_word(
     committed: int, low: int, *, keeps_state: bool
 ) -> None:
-    cause = f"offsets 500 to {committed - 1} are not in the table by its journal, and another program"
+    cause = f"offsets 500 to {committed - 1} are not in the table, and another program"
     with pytest.raises(ConfigError, match=cause) as raised:
         begin(entry(), set_to(committed, low=low), keeps_state=keeps_state)
-    assert "set FOLLOW_OFFSETS to a new text" in raised.value.hint
+    assert "change the value of FOLLOW_OFFSETS" in raised.value.hint
     assert "set it back to 500, to write them" in raised.value.hint
 
 
@@ -194,7 +194,7 @@ def test_what_another_program_went_on_with_is_neither_skipped_nor_written_withou
 def test_a_journal_that_was_set_back_is_not_taken_for_another_program_or_a_wish(*, follows: bool) -> None:
     with pytest.raises(ConfigError, match="a connector with a later journal") as raised:
         begin(entry(), kafka(700), follows=follows)
-    assert "set the group's offset to 700 with a tool, and set FOLLOW_OFFSETS to a new text" in raised.value.hint
+    assert "set the group's offset to 700 with a tool, and change the value of FOLLOW_OFFSETS" in raised.value.hint
 
 
 # --- another cluster -------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from app.kafka.errors import consuming_failed, producing_failed, recovering_fail
 def test_a_kafka_that_is_away_passes(error: Exception) -> None:
     seen = producing_failed(error)
     assert isinstance(seen, RetryableError)
-    assert str(seen).startswith("sending what transform() produces, or the changes of its state: ")
-    assert "The next start goes on from the last commit" in str(seen)
+    assert str(seen).startswith("sending records of transform(), or changes of its state: ")
+    assert "The next start continues from the last commit" in str(seen)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_an_error_while_state_is_recovered_ends_the_connector_without_a_promise_
     seen = recovering_failed(KafkaConsumerException(KafkaError(code)))
     assert isinstance(seen, kind)
     assert str(seen).startswith(doing)
-    assert "going on" not in caplog.text
+    assert "continuing" not in caplog.text

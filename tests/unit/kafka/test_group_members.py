@@ -109,9 +109,7 @@ def test_before_joining_other_programs_are_told(caplog: pytest.LogCaptureFixture
 
 
 def test_before_joining_another_table_is_refused() -> None:
-    with pytest.raises(
-        RetryableError, match=r"joining consumer group sink: a member of it at /10.0.0.7 .* does not join"
-    ):
+    with pytest.raises(RetryableError, match=r"joining consumer group sink: a member at /10.0.0.7 .* does not join"):
         check(Group(SAME, OTHER))
 
 
@@ -127,7 +125,7 @@ def test_before_joining_a_group_that_kafka_does_not_show_yet_is_joined() -> None
 
 def test_who_meets_another_table_at_the_first_assignment_ends() -> None:
     error = others(Group(OURS, OTHER)).at_assignment()
-    assert "leaves it before it has read anything. Give each table a CONSUMER_GROUP of its own" in str(error)
+    assert "leaves the group before it reads a record. Set a separate CONSUMER_GROUP for each" in str(error)
 
 
 def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves_and_ends_where_it_stays() -> None:
@@ -141,7 +139,7 @@ def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves_and_ends_whe
     assert looking.later() is None
     group.members = (OURS, OTHER)
     assert looking.later() is None
-    assert "They stay, so this one leaves it" in str(looking.later())
+    assert "They stay, so this connector leaves" in str(looking.later())
 
 
 def test_where_nobody_was_seen_at_the_assignment_the_first_look_counts() -> None:

@@ -97,8 +97,8 @@ def test_inside_a_container_localhost_is_explained(monkeypatch: pytest.MonkeyPat
         ("SENSOR-DATA", ["sensor-data", "clicks"], "it does not exist; similar: sensor-data"),
         ("sensor-data", ["orders", "clicks"], "it does not exist; there are: clicks, orders"),
         ("sensor-data", list("fedcba"), "it does not exist; there are: a, b, c, d, e, …"),
-        ("sensor-data", [], "it does not exist, and the broker shows us no topics at all"),
-        ("sensor-data", ["__consumer_offsets"], "it does not exist, and the broker shows us no topics at all"),
+        ("sensor-data", [], "it does not exist, and the broker shows the user no topics"),
+        ("sensor-data", ["__consumer_offsets"], "it does not exist, and the broker shows the user no topics"),
     ],
 )
 def test_the_error_of_a_missing_topic_names_similar_ones(name: str, topics: list[str], cause: str) -> None:
@@ -106,5 +106,5 @@ def test_the_error_of_a_missing_topic_names_similar_ones(name: str, topics: list
     assert type(error) is ConfigError
     assert str(error) == (
         f"finding the input topic '{name}': {cause}. "
-        "Create it, let the user describe it, or set the variable input to its name"
+        "Create the topic, let the user describe it, or set the variable input to its name"
     )

@@ -60,7 +60,7 @@ def connector() -> Connector:
 def test_a_flush_that_did_not_go_through_is_waited_for(connector: Connector) -> None:
     connector.change(is_held_up=True)
     live = connector.look()
-    assert (live.state, live.ready) == ("waiting", Probe(ok=False, detail="the last flush did not go through"))
+    assert (live.state, live.ready) == ("waiting", Probe(ok=False, detail="the last flush failed"))
 
     connector.change(is_held_up=False)
     assert connector.state == "consuming"

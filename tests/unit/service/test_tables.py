@@ -91,7 +91,7 @@ def test_the_topic_that_came_first_keeps_the_table_over_restarts(new_bench: NewB
         assert {topic: bench.written(topic) for topic in topics} == {first: f"data/{first}", second: None}
     left_out = bench.opened(second)
     assert isinstance(left_out, str)
-    assert f"is that of topic {first}" in left_out
+    assert f"belongs to topic {first}" in left_out
 
 
 def test_of_two_that_are_opened_at_once_the_second_to_write_is_left_out(new_bench: NewBench) -> None:

@@ -111,8 +111,8 @@ def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> 
 
 def test_a_log_that_is_gone_with_its_table_ends_the_process(bench: Bench) -> None:
     bench.rows(0)
-    bench.member.flow.on_wait = lambda: bench.member.fence(FencedError("the log is gone: the table was deleted"))
-    with pytest.raises(RetryableError, match="gone"):
+    bench.member.flow.on_wait = lambda: bench.member.fence(FencedError("the log is missing: the table was deleted"))
+    with pytest.raises(RetryableError, match="is missing"):
         bench.sink.flush()
 
 
