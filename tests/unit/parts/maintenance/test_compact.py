@@ -296,7 +296,7 @@ def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: p
     assert len(lake.open_records()) == 1
     assert audit(lake, capsys)["folders_in_compaction"] == 1
     assert lake.run("audit") == 0
-    assert "1 folder that compact or erase is at, or was when it was cut off:" in capsys.readouterr().out
+    assert "1 folder in which compact or erase runs, or was interrupted:" in capsys.readouterr().out
 
 
 def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -406,9 +406,9 @@ def test_an_audit_does_not_advise_to_delete_what_only_seems_doubled_beside_a_mer
     capsys.readouterr()
     assert lake.run("audit", "--offsets") == 1
     printed = capsys.readouterr().out
-    assert "cannot check whether 1 offset of theirs" in printed
+    assert "cannot check whether other batches contain 1 offset of these files" in printed
     assert "Delete none of these files" in printed
-    assert "can be deleted" not in printed
+    assert "delete its files" not in printed
 
 
 def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
