@@ -91,9 +91,9 @@ class _Since:
         """Return when this state began. A table is behind since the last time that it was up to date."""
         state, now = status.live.state, status.monotonic
         is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
-        state = "behind" if is_behind else state
-        if state != self._state:
-            self._state, self._begin = state, self._up_to_date_at if is_behind else now
+        shown_state = "behind" if is_behind else state
+        if shown_state != self._state:
+            self._state, self._begin = shown_state, self._up_to_date_at if is_behind else now
         if not is_behind:
             self._up_to_date_at = now - (status.age or 0.0) if status.is_up_to_date else now
         return self._begin
