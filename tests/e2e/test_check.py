@@ -119,11 +119,11 @@ def test_all_is_well_and_nothing_is_left_behind(
     told = {name: re.sub(r"\d+\.\d\d s$", "… s", rest) for name, (_, rest) in checked.told.items()}
     assert told["topic"] == f"{scenario.topic}  1 partition  … s"
     assert re.match("by the newest records  of 2 records 1 bad, 0 with values in _rescued_data; ", told["plan"])
-    assert told["store"] == f"s3://{bucket}  written, read, replaced, listed and deleted a probe  … s"
+    assert told["store"] == f"s3://{bucket}  a test object was written, read, replaced, listed and deleted  … s"
     assert told["table"] == (
         f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"
     )
-    assert re.match(r"local\[\*\], heap 512 MB  Spark 4\.\S+ in Java \d+\S*; written a small table", told["spark"])
+    assert re.match(r"local\[\*\], heap 512 MB  Spark 4\.\S+ in Java \d+\S*; a small table was written", told["spark"])
     assert list(checked.told)[-1] == "spark"
     assert re.search(r"^nothing failed, in \d+\.\d s$", checked.output, re.MULTILINE)
     assert s3_server.secret_key not in checked.output
@@ -157,7 +157,7 @@ def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     assert warning.startswith("finding the input topic 'typo': it does not exist")
     assert warning.endswith("The connector reads the topic once it exists")
     details = {(each["check"], each.get("table")): each["detail"] for each in told}
-    assert details["group", None].endswith("it has committed nothing yet")
+    assert details["group", None].endswith("no offset is committed yet")
     assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")
     assert "of 1 record 1 bad" in details["plan", f"raw_{payments}"]
     assert checked.code == 1

@@ -147,7 +147,7 @@ def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raised", "code", "message"),
     [
-        (KeyboardInterrupt(), 130, "ERROR! replay was stopped before its end\n"),
+        (KeyboardInterrupt(), 130, "ERROR! replay was interrupted by a signal\n"),
         (
             OSError(errno.ENOSPC, "No space left"),
             75,

@@ -102,7 +102,7 @@ def test_a_file_does_not_name_a_module_to_import(
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": pa.array([1], pa.int32())}).replace_schema_metadata(metadata), file)
 
-    with pytest.raises(FatalError, match="has a type that code defines"):
+    with pytest.raises(FatalError, match="has a user-defined type"):
         Merge(session, {pa.schema({"n": pa.int32()}): [str(file)]}, TARGET, {"place": "a"})
 
     assert "named_by_a_file" not in sys.modules

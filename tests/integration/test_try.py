@@ -190,12 +190,16 @@ def test_other_deserializers_and_an_envelope(try_here: Here, tmp_path: Path) -> 
         (
             ["--envelope"],
             '{"value": 1, "keys": 2}\n',
-            "reading line 1: it is no object of headers, key, timestamp, value",
+            "reading line 1: it is not an object of headers, key, timestamp, value",
         ),
         (["--envelope"], "\n{\n", "reading line 2: "),
-        (["--envelope"], '{"value": 1, "timestamp": "2024-01-01"}', 'its timestamp is "2024-01-01", no whole number'),
-        (["--envelope"], '{"value": 1, "timestamp": 1e999}', "its timestamp is Infinity, no whole number"),
-        (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], no object'),
+        (
+            ["--envelope"],
+            '{"value": 1, "timestamp": "2024-01-01"}',
+            'its timestamp is "2024-01-01", not a whole number',
+        ),
+        (["--envelope"], '{"value": 1, "timestamp": 1e999}', "its timestamp is Infinity, not a whole number"),
+        (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], not an object'),
         (["--envelope"], '{"value": 1, "key": "\\ud800"}', "reading line 1: 'utf-8' codec can't encode"),
         (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
     ],
@@ -325,7 +329,7 @@ def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path, try_here: He
     ("arguments", "settings", "message"),
     [
         ([], AVRO, "reading standard input: it is no whole Avro file"),
-        (["--envelope"], AVRO, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro, and leave out --envelope"),
+        (["--envelope"], AVRO, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro, and omit --envelope"),
         ([], {}, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro"),
     ],
 )
@@ -359,7 +363,7 @@ def test_a_plan_tells_the_columns_the_folders_and_what_to_change(kafka: Broker, 
     assert (plan["folders_a_day"], plan["folders_a_batch"]) == (50 * 24, 3), "of 401 records an hour 3 in 30 s"
     misspelled, advice = plan["advice"]
     assert "Did you mean location?" in misspelled
-    assert "device has 50 values: leave it out, or make it ~device" in advice
+    assert "device has 50 values: remove device, or make it ~device" in advice
     [(reason, count)] = plan["bad_reasons"].items()
     assert reason.startswith("it does not deserialize")
     assert count == 1

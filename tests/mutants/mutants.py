@@ -360,8 +360,8 @@ a run that takes over does not look for the merged file
 
 [app/parts/maintenance/job.py: compaction]
 files of unfinished batches are merged
-- found.key not in left_out
-+ found.key
+- stored.key not in left_out
++ stored.key
 
 [app/delivery/members.py: several_topics]
 partitions that were taken away are claimed once their table is open

@@ -1,14 +1,11 @@
-"""``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
+"""``python main.py audit`` shows which offsets the table contains, contains twice, or lacks."""
 
 from app.parts import NewCommand
 
 
 def add_commands(new: NewCommand) -> None:
-    audit = new("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
-    audit.add_argument(
-        "--offsets",
-        action="store_true",
-        help="read the columns __offset and __partition of each file, not only names and footers",
-    )
-    audit.add_argument("--json", action="store_true", help="answer in JSON")
-    audit.add_argument("--most", metavar="N", type=int, default=20, help="list so many of each kind (%(default)s)")
+    audit = new("audit", "Show which offsets the table's files contain, contain twice, or lack.")
+    offsets = "read the columns __offset and __partition of each file, not only names and footers"
+    audit.add_argument("--offsets", action="store_true", help=offsets)
+    audit.add_argument("--json", action="store_true", help="print JSON")
+    audit.add_argument("--most", metavar="N", type=int, default=20, help="list N entries of each kind (%(default)s)")

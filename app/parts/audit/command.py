@@ -1,4 +1,4 @@
-"""Compares the offsets in the table's files, and writes the answer as text and as JSON."""
+"""Compares the offsets in the table's files, and prints a report as text or JSON."""
 
 import json
 from argparse import Namespace
@@ -25,14 +25,14 @@ from app.storage.base import ObjectStore
 from app.table.layout import is_data_file
 
 _LEFT = 2  # columns
-_UNCHECKED = "So audit cannot check whether {} of theirs are in other batches too. Delete none of these files."
+_UNCHECKED = "audit cannot check whether other batches contain {} of these files too. Delete none of these files."
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer, with the names that it has in JSON. Of each kind the first findings are listed, and all counted.
+    """The report; its fields are the JSON keys. The first findings of each kind are listed, and all are counted.
 
-    ``by`` is ``column`` or ``name``; ``folders_in_compaction`` are those that ``compact`` or ``erase`` is at, or was.
+    ``by`` is ``column`` or ``name``. In ``folders_in_compaction``, ``compact`` or ``erase`` runs or was interrupted.
     """
 
     table: str
@@ -49,45 +49,45 @@ class Report:
 
 
 def as_json(report: Report) -> str:
-    """One JSON object; offsets are numbers, and ranges include both of their ends."""
+    """Return a JSON object. Offsets are numbers, and ranges include both ends."""
     return json.dumps(asdict(report), indent=2)
 
 
 def as_text(report: Report) -> str:
-    """Sections of lines, with aligned columns; empty ones are left out."""
+    """Return sections of lines with aligned columns, without empty sections."""
     unchecked = sum(each.unchecked_offsets for each in report.partitions)
     how = "by the offsets in them" if report.by == "column" else "by their names"
     sections = [
         [f"{report.table}: {counted(report.files, 'file')}, {how}"],
-        _overview(report.partitions),
+        _partitions(report.partitions),
         _doubled(report),
         _misplaced(report),
         _missing(report.partitions),
         _counted(
             report.files_without_offsets,
             "file",
-            " without __offset, or merged: all offsets of their batches count as held.",
+            " merged or without __offset: audit assumes that they contain all offsets of their batches.",
             "A file of several partitions needs __partition too.",
             *([_UNCHECKED.format(counted(unchecked, "offset"))] if unchecked else ()),
         ),
         _counted(
             report.unsettled_files,
             "file",
-            " left out: of batches that the connector is at,",
-            "or will finish or delete when it starts.",
+            " skipped: their batches are in progress, or the next start of the connector",
+            "completes them or rolls them back.",
         ),
         _counted(
             report.folders_in_compaction,
             "folder",
-            " that compact or erase is at, or was when it was cut off:",
+            " in which compact or erase runs, or was interrupted:",
             "rows may be there twice until its next run.",
         ),
         _counted(
             report.other_files_count,
             "other Parquet file",
-            ", which do not say the offsets in them (so these may be among the missing):",
+            " with unknown offsets, which may be among the missing ones:",
             *(f"  {path}" for path in report.other_files),
-            *_rest(report.other_files_count - len(report.other_files)),
+            *_more(report.other_files_count - len(report.other_files)),
         ),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -97,89 +97,85 @@ def _counted(count: int, noun: str, rest: str, *lines: str) -> list[str]:
     return [f"{counted(count, noun)}{rest}", *lines] if count else []
 
 
-def _overview(partitions: Sequence[Findings]) -> list[str]:
-    rows = [
-        (
-            str(each.tp),
-            _offsets(each),
-            *map("{:,}".format, (each.files, each.batches, each.doubled_offsets, each.missing_offsets)),
-        )
-        for each in partitions
-    ]
-    return _aligned([("", "offsets", "files", "batches", "doubled", "missing"), *rows]) if rows else []
+def _partitions(partitions: Sequence[Findings]) -> list[str]:
+    rows = []
+    for findings in partitions:
+        counts = (findings.files, findings.batches, findings.doubled_offsets, findings.missing_offsets)
+        rows.append((str(findings.tp), _offsets(findings), *map("{:,}".format, counts)))
+    return _aligned([("", "offsets", "files", "batches", "duplicate", "missing"), *rows]) if rows else []
 
 
 def _doubled(report: Report) -> list[str]:
-    found = [(each.tp, doubled) for each in report.partitions for doubled in each.doubled]
-    said = [
-        "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
-        "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly.",
+    rows = [
+        (f"  {findings.tp}", _offsets(doubled), _size(doubled), *doubled.batches)
+        for findings in report.partitions
+        for doubled in findings.doubled
+    ]
+    text = [
+        "Possible duplicates: by their file names, *_<batch>.parquet, two batches contain these offsets.",
+        "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks them exactly.",
     ]
     if report.by == "column":
-        said = [
-            "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others",
-            "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each.",
-            "Keep both if the topic was recreated in between: they hold other records.",
+        text = [
+            "Duplicates: two batches contain these offsets. If other batches contain all offsets of a batch, you can",
+            "delete its files, *_<batch>.parquet, also from the catalog. Delete one batch, then run audit again.",
+            "Keep both batches if the topic was recreated in between: they contain different records.",
         ]
-    rows = [(f"  {tp}", _offsets(each), _size(each), *each.batches) for tp, each in found]
-    return _listed(
-        said, ("", "offsets", "count", "batch", "batch"), rows, sum(each.doubled_count for each in report.partitions)
-    )
+    count = sum(each.doubled_count for each in report.partitions)
+    return _listed(text, ("", "offsets", "count", "batch", "batch"), rows, count)
 
 
 def _misplaced(report: Report) -> list[str]:
     if not report.misplaced_count:
         return []
-    lines = [
-        "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
-    ]
-    for each in report.misplaced:
-        more = each.offsets - (each.last - each.first + 1)
-        lines.append(f"  {_offsets(each)}{f' and {more:,} more' if more else ''} in {each.file}")
-    return lines + _rest(report.misplaced_count - len(report.misplaced))
+    lines = ["Copied or renamed files, with other offsets than in their names: rows may be duplicates. Delete copies."]
+    for file in report.misplaced:
+        more = file.offsets - (file.last - file.first + 1)
+        lines.append(f"  {_offsets(file)}{f' and {more:,} more' if more else ''} in {file.file}")
+    return lines + _more(report.misplaced_count - len(report.misplaced))
 
 
 def _missing(partitions: Sequence[Findings]) -> list[str]:
     offsets = counted(sum(each.missing_offsets for each in partitions), "offset")
-    said = [
+    text = [
         f"Missing: {offsets}, {sum(each.missing_dead_letters for each in partitions):,} of them in the dead letter. "
-        "Gaps come, too, from",
-        "records that transform() drops, and from transactions and compaction of the topic.",
+        "Other causes are records",
+        "that transform() drops, and transactions and compaction of the topic.",
     ]
     rows = [
-        (f"  {each.tp}", _offsets(gap), _size(gap), f"{gap.dead_letters:,}")
-        for each in partitions
-        for gap in each.missing
+        (f"  {findings.tp}", _offsets(gap), _size(gap), f"{gap.dead_letters:,}")
+        for findings in partitions
+        for gap in findings.missing
     ]
     count = sum(each.missing_count for each in partitions)
-    return _listed(said, ("", "offsets", "count", "dead letter"), rows, count)
+    return _listed(text, ("", "offsets", "count", "dead letter"), rows, count)
 
 
-def _listed(said: list[str], head: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
-    return [*said, *_aligned([head, *rows]), *_rest(count - len(rows))] if count else []
+def _listed(text: list[str], head: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
+    return [*text, *_aligned([head, *rows]), *_more(count - len(rows))] if count else []
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Topic-partition and offsets to the left, all else to the right."""
+    """Align topic-partitions and offsets to the left, and all other columns to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = ["<"] * _LEFT + [">"] * len(widths)
     return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
 
 
-def _rest(count: int) -> list[str]:
+def _more(count: int) -> list[str]:
     return [f"  … and {count:,} more: --most N lists more of them"] if count else []
 
 
-def _offsets(found: Findings | Doubled | Missing | Misplaced) -> str:
-    return str(found.first) if found.first == found.last else f"{found.first}-{found.last}"
+def _offsets(offsets: Findings | Doubled | Missing | Misplaced) -> str:
+    return str(offsets.first) if offsets.first == offsets.last else f"{offsets.first}-{offsets.last}"
 
 
-def _size(found: Doubled | Missing) -> str:
-    return f"{found.last - found.first + 1:,}"
+def _size(offsets: Doubled | Missing) -> str:
+    return f"{offsets.last - offsets.first + 1:,}"
 
 
 def audit(settings: Settings, options: Namespace) -> int:
-    """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
+    """Print which offsets the table's files contain. Return 1 if there are duplicates, or may be."""
     store, location, _, catalog = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, max(0, options.most)
@@ -201,7 +197,7 @@ def audit(settings: Settings, options: Namespace) -> int:
         misplaced=misplaced[:most],
         misplaced_count=len(misplaced),
         files_without_offsets=held.without_offsets if held else 0,
-        unsettled_files=table.left_out,
+        unsettled_files=table.skipped,
         folders_in_compaction=sum(1 for _ in listed_as_open(store, root)),
         other_files=table.others[:most],
         other_files_count=len(table.others),
@@ -211,9 +207,9 @@ def audit(settings: Settings, options: Namespace) -> int:
 
 
 def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
-    """The files that readers of the table read, by key and size."""
+    """Yield key and size of each file of the table that an engine reads."""
     if not settings.catalog_kind.is_table:
-        yield from ((found.key, found.size) for found in store.list(f"{root}/") if is_data_file(found.key, root))
+        yield from ((each.key, each.size) for each in store.list(f"{root}/") if is_data_file(each.key, root))
         return
     from app.parts.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg
     from app.parts.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
@@ -223,6 +219,6 @@ def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root
 
 
 def _by_name(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    """The range that each part names."""
+    """Yield the range in each part's name."""
     columns = [[part.first for part in parts], [part.last for part in parts], range(len(parts))]
     yield pa.record_batch(columns, schema=RANGES.append(pa.field("part", pa.int64())))

@@ -1,7 +1,7 @@
-"""Finds the offsets of a topic-partition that several batches hold, and those that none holds, by ranges of offsets.
+"""Finds duplicate and missing offsets of a topic-partition.
 
-Ranges are Arrow record batches with the columns ``first`` and ``last`` (int64, both included). They are sorted, and
-between two of them there is a gap of at least one offset.
+Ranges of offsets are Arrow record batches with the columns ``first`` and ``last`` (int64, both included). They are
+sorted, with a gap of at least one offset between two ranges.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ _MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Offsets that two batches hold."""
+    """Offsets that two batches contain."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class Doubled:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Offsets that no batch holds, and how many of them are in the dead letter."""
+    """Offsets that no batch contains, and how many of them are in the dead letter."""
 
     first: int
     last: int
@@ -40,7 +40,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A file with offsets outside those of its batch: the first range of them, and how many there are in all."""
+    """A file with offsets outside its batch: their first range, and the total number of these offsets."""
 
     file: str
     first: int
@@ -50,10 +50,10 @@ class Misplaced:
 
 @dataclass(slots=True)
 class Findings:
-    """The findings for a topic-partition, of which the first are listed.
+    """The findings for a topic-partition. The first of each kind are listed.
 
-    ``first`` and ``last`` are the lowest and highest offset that its batches name. Of ``unchecked_offsets`` nobody can
-    say whether they are doubled.
+    ``first`` and ``last`` are the lowest and highest offset in the names of batches. For ``unchecked_offsets`` it is
+    unknown whether they are duplicates.
     """
 
     topic: str
@@ -76,7 +76,7 @@ class Findings:
         return TopicPartition(self.topic, self.partition)
 
 
-CountRejected = Callable[[pa.RecordBatch], pa.Array]  # for each of the ranges, how many offsets are in the dead letter
+CountRejected = Callable[[pa.RecordBatch], pa.Array]  # returns the number of offsets in the dead letter, for each range
 
 
 def find(
@@ -86,69 +86,69 @@ def find(
     count_rejected: CountRejected,
     most: int,
 ) -> Findings:
-    """Compare the ranges of offsets that the parts of a topic-partition hold; keep so many findings of each kind.
+    """Compare the ranges of offsets of a topic-partition's parts. Keep at most ``most`` findings of each kind.
 
     Parts and ranges are sorted by ``first``. The portions have the columns ``first``, ``last`` and ``part``, the row
-    in ``parts``; that is null where the part's files do not say which offsets they hold. The ranges of one part do not
-    meet, and lie within the offsets that it names. Each portion begins behind all offsets of the one before it.
+    in ``parts``, or null if the offsets in the part's files are unknown. The ranges of a part do not meet, and lie
+    within the part's offsets. Each portion begins after all offsets of the previous portion.
     """
     last = max(part.last for part in parts)
-    found = Findings(*parts[0][:3], last, sum(map(table.files.__getitem__, parts)), len(parts))
+    findings = Findings(*parts[0][:3], last, sum(map(table.files.__getitem__, parts)), len(parts))
 
     def note_missing(gaps: pa.RecordBatch) -> None:
         if gaps.num_rows:
             rejected = count_rejected(gaps)
-            kept = (column[: most - len(found.missing)].to_pylist() for column in (*gaps.columns, rejected))
-            found.missing += map(Missing, *kept)
-            found.missing_count += gaps.num_rows
-            found.missing_offsets += count(gaps)
-            found.missing_dead_letters += pc.sum(rejected).as_py()
+            kept = (column[: most - len(findings.missing)].to_pylist() for column in (*gaps.columns, rejected))
+            findings.missing += map(Missing, *kept)
+            findings.missing_count += gaps.num_rows
+            findings.missing_offsets += count(gaps)
+            findings.missing_dead_letters += pc.sum(rejected).as_py()
 
-    reached = found.first - 1
-    for held in portions:
-        exact = held.drop_null()
-        _note_doubled(parts, exact, found, most)
-        found.unchecked_offsets += count(_twice(held)) - count(_twice(exact))
-        first, last = joined([held.select(["first", "last"])]).columns
+    reached = findings.first - 1
+    for ranges in portions:
+        exact = ranges.drop_null()
+        _note_doubled(parts, exact, findings, most)
+        findings.unchecked_offsets += count(_overlaps(ranges)) - count(_overlaps(exact))
+        first, last = joined([ranges.select(["first", "last"])]).columns
         before = pa.concat_arrays([pa.array([reached], pa.int64()), last])
         note_missing(ranges_of(pc.add(before[:-1], 1), pc.subtract(first, 1)))
         reached = before[-1].as_py()
-    note_missing(ranges_of([reached + 1], [found.last]))
-    return found
+    note_missing(ranges_of([reached + 1], [findings.last]))
+    return findings
 
 
-def _twice(held: pa.RecordBatch) -> pa.RecordBatch:
-    first, last, _ = held.columns
-    # One of the former ranges reaches furthest: it has all offsets from the first of this one to there.
+def _overlaps(ranges: pa.RecordBatch) -> pa.RecordBatch:
+    first, last, _ = ranges.columns
+    # The earlier range with the highest end contains all offsets from this range's first to that end.
     return joined([ranges_of(first[1:], pc.min_element_wise(last[1:], pc.cumulative_max(last)[:-1]))])
 
 
-def _note_doubled(parts: Sequence[Part], held: pa.RecordBatch, found: Findings, most: int) -> None:
-    if not (doubled := count(_twice(held))):
+def _note_doubled(parts: Sequence[Part], ranges: pa.RecordBatch, findings: Findings, most: int) -> None:
+    if not (doubled := count(_overlaps(ranges))):
         return
-    found.doubled_offsets += doubled
-    first, last, part = held.columns
-    # A range meets all those after it that begin before it ends.
+    findings.doubled_offsets += doubled
+    first, last, part = ranges.columns
+    # A range overlaps with all later ranges that begin before its end.
     ends = pc.search_sorted(first, last, side="right").cast(pa.int64())
     others = pc.subtract(ends, pa.arange(1, len(ends) + 1))
-    found.doubled_count += pc.sum(others).as_py()
+    findings.doubled_count += pc.sum(others).as_py()
     rows = pc.indices_nonzero(others)[:most].to_pylist()
     pairs = ((row, other) for row in rows for other in range(row + 1, ends[row].as_py()))
-    for pair in islice(pairs, most - len(found.doubled)):
+    for pair in islice(pairs, most - len(findings.doubled)):
         both = [parts[row] for row in sorted(part[each].as_py() for each in pair)]
         until = min(last[row].as_py() for row in pair)
-        found.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both]))
+        findings.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both]))
 
 
 def ranges_of(first: pa.Array | Sequence[int], last: pa.Array | Sequence[int]) -> pa.RecordBatch:
-    """Those of which each begins and ends there, without empty ones; they are neither sorted nor joined."""
-    found = pa.record_batch([first, last], schema=RANGES)
-    return found.filter(pc.less_equal(found["first"], found["last"]))
+    """Return the ranges with these ends, without empty ranges, neither sorted nor joined."""
+    ranges = pa.record_batch([first, last], schema=RANGES)
+    return ranges.filter(pc.less_equal(ranges["first"], ranges["last"]))
 
 
-def joined(some: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join ranges that meet or overlap; they may be in any order."""
-    first, last = sort(pa.concat_batches([ranges_of([], []), *some])).columns
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Sort these ranges, and join those that meet or overlap."""
+    first, last = sort(pa.concat_batches([ranges_of([], []), *batches])).columns
     reached = pc.cumulative_max(last)
     begins = pc.greater(pc.subtract(first[1:], 1), reached[:-1])
     end = pa.array([True] * min(1, len(first)), pa.bool_())
@@ -156,35 +156,35 @@ def joined(some: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=RANGES)
 
 
-def sort(some: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort by ``first``; sorted ones, which most are, take neither time nor memory."""
-    first = some["first"]
+def sort(ranges: pa.RecordBatch) -> pa.RecordBatch:
+    """Sort by ``first``. Most ranges are sorted already, and this costs neither time nor memory."""
+    first = ranges["first"]
     is_sorted = pc.all(pc.less_equal(first[:-1], first[1:]), min_count=0).as_py()
-    return some if is_sorted else some.sort_by("first")
+    return ranges if is_sorted else ranges.sort_by("first")
 
 
-def clipped(some: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
-    """The parts of the ranges from ``first`` to ``last``."""
-    return ranges_of(pc.max_element_wise(some["first"], first), pc.min_element_wise(some["last"], last))
+def clipped(ranges: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
+    """Return the parts of the ranges from ``first`` to ``last``."""
+    return ranges_of(pc.max_element_wise(ranges["first"], first), pc.min_element_wise(ranges["last"], last))
 
 
-def outside(some: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
-    """The parts of the ranges below ``first`` and above ``last``."""
-    above = [clipped(some, last + 1, _MAX)] if last < _MAX else []
-    return pa.concat_batches([clipped(some, -_MAX, first - 1), *above])
+def outside(ranges: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
+    """Return the parts of the ranges below ``first`` and above ``last``."""
+    above = [clipped(ranges, last + 1, _MAX)] if last < _MAX else []
+    return pa.concat_batches([clipped(ranges, -_MAX, first - 1), *above])
 
 
-def count(some: pa.RecordBatch) -> int:
-    return int(pc.sum(_sizes(some), min_count=0).as_py())
+def count(ranges: pa.RecordBatch) -> int:
+    return int(pc.sum(_sizes(ranges), min_count=0).as_py())
 
 
-def count_until(some: pa.RecordBatch, offsets: pa.Array) -> pa.Array:
-    """For each of the offsets, how many in the ranges are not above it."""
-    begun = pc.search_sorted(some["first"], offsets, side="right")
-    in_begun = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_sizes(some))]).take(begun)
-    last_begun = pa.concat_arrays([pa.array([-1], pa.int64()), some["last"]]).take(begun)
+def count_until(ranges: pa.RecordBatch, offsets: pa.Array) -> pa.Array:
+    """For each of these offsets, count the offsets in the ranges that are not above it."""
+    begun = pc.search_sorted(ranges["first"], offsets, side="right")
+    in_begun = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_sizes(ranges))]).take(begun)
+    last_begun = pa.concat_arrays([pa.array([-1], pa.int64()), ranges["last"]]).take(begun)
     return pc.subtract(in_begun, pc.max_element_wise(pc.subtract(last_begun, offsets), 0))
 
 
-def _sizes(some: pa.RecordBatch) -> pa.Array:
-    return pc.add(pc.subtract(some["last"], some["first"]), 1)
+def _sizes(ranges: pa.RecordBatch) -> pa.Array:
+    return pc.add(pc.subtract(ranges["last"], ranges["first"]), 1)

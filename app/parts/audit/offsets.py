@@ -1,4 +1,4 @@
-"""Reads which offsets the rows of files have, without their other columns, and keeps them as ranges."""
+"""Reads the offsets of the rows of files, without the other columns, and keeps them as ranges."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ _KINDS: Final = {_TOPIC: pa.string(), _PARTITION: pa.int32()}
 _ROWS_AT_ONCE: Final = 1 << 16
 RANGES_AT_ONCE = 1 << 20
 
-Found = dict[tuple[str, int], pa.RecordBatch]  # the ranges of a file by topic (as names have it) and partition
+RangesByPartition = dict[tuple[str, int], pa.RecordBatch]  # of a file, by topic (as in file names) and partition
 
 
 class _File(NamedTuple):
-    """A file, and the parts of its batch that it may have rows of."""
+    """A file, and the parts of its batch whose rows it may contain."""
 
     key: str
     size: int
@@ -37,11 +37,11 @@ class _File(NamedTuple):
 
 
 class HeldOffsets:
-    """The ranges of offsets that each part of a batch holds, in a temporary file.
+    """The ranges of offsets of each part of a batch, in a temporary file.
 
-    In memory are those of one batch, and of the files that are being read. ``misplaced`` are files with offsets outside
-    those of their batches, ``without_offsets`` is how many files do not say the offsets of their rows; all offsets of
-    their batches count.
+    Memory contains the ranges of one batch, and of the files that are being read. ``misplaced`` are files with offsets
+    outside their batches. ``without_offsets`` is the number of files with unknown offsets; all offsets of their
+    batches count.
     """
 
     def __init__(self, file: IO[bytes], store: ObjectStore, workers: int, table: TableFiles) -> None:
@@ -51,49 +51,51 @@ class HeldOffsets:
         self.without_offsets = table.merged_files
         read = side_by_side(workers, partial(_read, store, "__offset"), _by_batches(table))
         with pa.ipc.new_file(pa.PythonFile(file, "w"), RANGES) as sink:
-            for _, files in groupby(read, lambda each: each[0].parts[0].batch):
-                held = defaultdict[Part, list[pa.RecordBatch]](list)
-                for its, found in files:
-                    self._hold(its, found, held)
-                for part, some in held.items():
+            for _, files in groupby(read, lambda pair: pair[0].parts[0].batch):
+                ranges_by_part = defaultdict[Part, list[pa.RecordBatch]](list)
+                for data_file, ranges_by_partition in files:
+                    self._keep(data_file, ranges_by_partition, ranges_by_part)
+                for part, ranges in ranges_by_part.items():
                     self._slots[part] = len(self._slots)
-                    sink.write_batch(joined(some))
+                    sink.write_batch(joined(ranges))
         self._reader = pa.ipc.open_file(pa.PythonFile(file, "r"))
 
     def portions(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """Yield the ranges of these parts of a topic-partition, which are sorted, as ``find`` wants them."""
+        """Yield the ranges of these parts of a topic-partition in the form that ``find`` needs. Parts are sorted."""
         waiting: list[pa.RecordBatch] = []
         rows, most = 0, RANGES_AT_ONCE
         for row, part in enumerate(parts):
             if rows >= most:
-                known = sort(pa.concat_batches(waiting))
-                final = pc.search_sorted(known["first"], part.first).as_py()  # later ones begin here, or behind
-                if (pc.max(known["last"][:final]).as_py() or 0) < part.first:
-                    yield known[:final]
-                    known = known[final:]
-                waiting, rows = [known], known.num_rows
+                pending = sort(pa.concat_batches(waiting))
+                final = pc.search_sorted(pending["first"], part.first).as_py()  # later parts begin here or above
+                if (pc.max(pending["last"][:final]).as_py() or 0) < part.first:
+                    yield pending[:final]
+                    pending = pending[final:]
+                waiting, rows = [pending], pending.num_rows
                 most = max(RANGES_AT_ONCE, 2 * rows)
             is_vague = part in self._table.vague
-            some = ranges_of([part.first], [part.last]) if is_vague else self._reader.get_batch(self._slots[part])
+            ranges = ranges_of([part.first], [part.last]) if is_vague else self._reader.get_batch(self._slots[part])
             place = pa.scalar(None if is_vague else row, pa.int64())
-            waiting.append(some.append_column("part", pa.repeat(place, some.num_rows)))
-            rows += some.num_rows
+            waiting.append(ranges.append_column("part", pa.repeat(place, ranges.num_rows)))
+            rows += ranges.num_rows
         yield sort(pa.concat_batches(waiting))
 
-    def _hold(self, file: _File, found: Found | None, held: defaultdict[Part, list[pa.RecordBatch]]) -> None:
-        """Keep what a file has of each part, also if that is nothing."""
-        if found is None:
+    def _keep(
+        self, file: _File, ranges_by_partition: RangesByPartition | None, kept: defaultdict[Part, list[pa.RecordBatch]]
+    ) -> None:
+        """Keep the file's ranges of each part, also if there are none."""
+        if ranges_by_partition is None:
             self.without_offsets += 1
             self._table.vague.update(file.parts)
             return
         for part in file.parts:
-            some = found.pop(part[:2], ranges_of([], []))
-            held[part].append(clipped(some, part.first, part.last))
-            self._check(file, outside(some, part.first, part.last))
-        for foreign in found.values():
-            self._check(file, foreign)
+            ranges = ranges_by_partition.pop(part[:2], ranges_of([], []))
+            kept[part].append(clipped(ranges, part.first, part.last))
+            self._note_misplaced(file, outside(ranges, part.first, part.last))
+        for ranges in ranges_by_partition.values():
+            self._note_misplaced(file, ranges)
 
-    def _check(self, file: _File, wrong: pa.RecordBatch) -> None:
+    def _note_misplaced(self, file: _File, wrong: pa.RecordBatch) -> None:
         if wrong.num_rows:
             first, last = (column[0].as_py() for column in wrong.columns)
             self.misplaced.append(Misplaced(self._table.path(file.key), first, last, count(wrong)))
@@ -104,8 +106,8 @@ def _by_batches(table: TableFiles) -> Iterator[_File]:
     for part in table.files:
         by_batch[part.batch].append(part)
     for name in sorted(table.names, key=batch_in):
-        one = named_part(name)
-        parts = [one] if one else by_batch[batch_in(name)]
+        part_in_name = named_part(name)
+        parts = [part_in_name] if part_in_name else by_batch[batch_in(name)]
         yield from (_File(f"{folder}/{name}", size, parts) for folder, size in table.names[name])
 
 
@@ -114,12 +116,12 @@ class DeadLetter:
         self._store = store
         self._workers = workers
         self._files = defaultdict[tuple[str, int], list[_File]](list)
-        for listed in store.list(f"{dead_letter_root(root)}/"):
-            if part := named_part(listed.key):
-                self._files[part.topic, part.partition].append(_File(listed.key, listed.size, [part]))
+        for stored in store.list(f"{dead_letter_root(root)}/"):
+            if part := named_part(stored.key):
+                self._files[part.topic, part.partition].append(_File(stored.key, stored.size, [part]))
 
     def count(self, tp: tuple[str, int], gaps: pa.RecordBatch) -> pa.Array:
-        """Count the rejected records in each gap; only files that may have any are read."""
+        """Count the rejected records in each gap. Only files that may contain some are read."""
 
         def is_near(part: Part) -> bool:
             begun = pc.search_sorted(gaps["first"], part.last, side="right").as_py()
@@ -127,20 +129,20 @@ class DeadLetter:
 
         near = (file for file in self._files[tp] if is_near(file.parts[0]))
         read = side_by_side(self._workers, partial(_read, self._store, "offset"), near)
-        rejected = joined([some for _, found in read for some in (found or {}).values()])
+        rejected = joined([ranges for _, by_partition in read for ranges in (by_partition or {}).values()])
         until_end = count_until(rejected, gaps["last"])
         return pc.subtract(until_end, count_until(rejected, pc.subtract(gaps["first"], 1)))
 
 
-def _read(store: ObjectStore, column: str, file: _File) -> Found | None:
-    """The ranges of the offsets in a column of a file; ``None`` if it lacks the column, or one of whose they are.
+def _read(store: ObjectStore, column: str, file: _File) -> RangesByPartition | None:
+    """Return the ranges of offsets in a file; ``None`` if a column that this needs is missing.
 
-    A small file is one request to the store, others three or more. A column that has one value is not read.
+    A small file costs one request to the store, a large file three or more. A column with one value is not read.
     """
-    one, topics = file.parts[0], {part.topic for part in file.parts}
+    first, topics = file.parts[0], {part.topic for part in file.parts}
     unknown = [name for name, count in {_TOPIC: len(topics), _PARTITION: len(file.parts)}.items() if count > 1]
     kinds = {column: pa.int64(), **{name: _KINDS[name] for name in unknown}}
-    found = defaultdict[tuple[str, int], list[pa.RecordBatch]](list)
+    by_partition = defaultdict[tuple[str, int], list[pa.RecordBatch]](list)
     try:
         with pq.ParquetFile(RangeFile(store, file.key, file.size)) as opened:
             schema = opened.schema_arrow
@@ -148,19 +150,20 @@ def _read(store: ObjectStore, column: str, file: _File) -> Found | None:
                 return None
             for rows in opened.iter_batches(_ROWS_AT_ONCE, columns=[*kinds], use_threads=False):
                 for values, offsets in _by_values(rows.drop_null(), column, unknown):
-                    topic = topic_in_names(values[_TOPIC]) if _TOPIC in values else one.topic
-                    found[topic, values.get(_PARTITION, one.partition)].append(joined([ranges_of(offsets, offsets)]))
+                    topic = topic_in_names(values[_TOPIC]) if _TOPIC in values else first.topic
+                    tp = topic, values.get(_PARTITION, first.partition)
+                    by_partition[tp].append(joined([ranges_of(offsets, offsets)]))
     except pa.ArrowException as error:
         raise FatalError(
             f"reading the column {column} of {store.uri}/{file.key}",
-            f"it is no sound Parquet file: {one_line(str(error))}",
+            f"it is not a valid Parquet file: {one_line(str(error))}",
             "Move it out of the folder, or restore it",
         ) from error
-    return {tp: joined(some) for tp, some in found.items()}
+    return {tp: joined(ranges) for tp, ranges in by_partition.items()}
 
 
 def _by_values(rows: pa.RecordBatch, column: str, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], pa.Array]]:
-    """The offsets by the values of these columns."""
+    """Yield the values of these columns, and their offsets."""
     if not names:
         yield {}, rows[column]
         return

@@ -1,4 +1,4 @@
-"""Runs checks one after the other, each within its time."""
+"""Runs checks one after the other, each with a time limit."""
 
 import json
 import logging
@@ -17,24 +17,24 @@ logger = logging.getLogger(__name__)
 State = Literal["ok", "FAIL", "--"]
 
 ANSWER_SECONDS: Final = 30.0
-_WIDTH: Final = 9  # of the longest name
+_WIDTH: Final = 9  # characters of the longest name
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: its name, its subject, and the function that tries it."""
+    """A check of one subject."""
 
     name: str
-    subject: str  # what exactly, as an address
-    work: Callable[[], str]  # says in a few words what it has found, or raises ``ConnectorError``
-    needs: tuple[str, ...] = ()  # names of checks before it without which it cannot be done
-    seconds: float = ANSWER_SECONDS  # the longest it may take
-    table: str = ""  # where there are several, and it is of one
+    subject: str  # an address, for example
+    work: Callable[[], str]  # returns the result in a few words, or raises ``ConnectorError``
+    needs: tuple[str, ...] = ()  # names of earlier checks; if one of them fails, this check is skipped
+    seconds: float = ANSWER_SECONDS  # time limit
+    table: str = ""  # the name of the table, if there are several tables
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a check ended: ``ok``, ``FAIL``, or ``--`` for one that was skipped, after so many seconds of its own."""
+    """The result of a check (``--`` is skipped), and its duration in seconds."""
 
     state: State
     detail: str
@@ -42,17 +42,17 @@ class Result:
 
 
 def run(checks: Iterable[Check], early: Sequence[Check] = ()) -> Iterator[tuple[Check, Result]]:
-    """Give the result of each check; those that are begun ``early``, with the first, come last and need no other.
+    """Yield the result of each check. The checks in ``early`` start with the first one, and their results come last.
 
-    A check that is out of time counts as failed; its thread is left behind and ends with the process.
+    A check that exceeds its time limit has failed. Its thread continues until the process ends.
     """
-    begun = {check.name: WorkPool(check.name).submit(_tried, check) for check in early}
+    futures = {check.name: WorkPool(check.name).submit(_run, check) for check in early}
     failed: set[tuple[str, str]] = set()
     for check in chain(checks, early):
         if missing := next((name for name in check.needs if failed & {(name, ""), (name, check.table)}), None):
             result = Result("--", f"skipped: needs the {missing}")
         else:
-            result = _ended(check, begun.get(check.name) or WorkPool(check.name).submit(_tried, check))
+            result = _wait(check, futures.get(check.name) or WorkPool(check.name).submit(_run, check))
         if result.state != "ok":
             failed.add((check.name, check.table))
         yield check, result
@@ -66,30 +66,29 @@ def line(check: Check, result: Result) -> str:
 
 
 def as_json(check: Check, result: Result, warnings: Sequence[str] = ()) -> str:
-    """The same as an object in JSON, with the warnings since the one before."""
+    """Return the result as a JSON object, with the warnings since the previous check."""
     state = {"ok": "ok", "FAIL": "failed", "--": "skipped"}[result.state]
-    told = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
-    told |= {"table": check.table} if check.table else {}
-    return json.dumps({**told, "seconds": round(result.seconds, 2), "warnings": warnings})
+    fields = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
+    fields |= {"table": check.table} if check.table else {}
+    return json.dumps({**fields, "seconds": round(result.seconds, 2), "warnings": warnings})
 
 
-def _tried(check: Check) -> Result:
+def _run(check: Check) -> Result:
     begin = time.monotonic()
     state: State = "FAIL"
     try:
-        detail = check.work()
-        state = "ok"
+        detail, state = check.work(), "ok"
     except ConnectorError as error:
         detail = str(error)
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
-        detail = f"{check.subject}: {error!r}. Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
+        detail = f"{check.subject}: {error!r}. Please report this as a bug; LOGLEVEL=DEBUG shows where it happened"
     return Result(state, detail, time.monotonic() - begin)
 
 
-def _ended(check: Check, begun: "Future[Result]") -> Result:
+def _wait(check: Check, future: "Future[Result]") -> Result:
     try:
-        return begun.result(check.seconds)
+        return future.result(check.seconds)
     except TimeoutError:
-        cause = f"it has not ended within {check.seconds:.0f} s"
+        cause = f"no answer within {check.seconds:.0f} s"
         return Result("FAIL", f"{check.subject}: {cause}. Check the address and the network", check.seconds)

@@ -52,21 +52,20 @@ from app.table.layout import TIME_COLUMNS
 logger = logging.getLogger(__name__)
 
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
-_TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
-_PLANNED: Final = 1_000  # records; fewer give no warning of a column that none has
+_TABLE_SECONDS: Final = 120.0  # all files of a table without a schema are listed
+_PLANNED: Final = 1_000  # records; with fewer, no warning says that no record has a column
 _PLAN_SECONDS: Final = 120.0
-_ALONE: Final = "See `python main.py try --topic`"
-_SHOWN: Final = 300  # characters of a schema
+_SHOWN: Final = 300  # characters of an error message
 _OF_TABLE: Final = frozenset({"topic", "catalog", "registry", "plan", "table"})
-_SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
+_SERVER: Final = "lake-sink"  # the header Server of a running connector
 _PORT_SECONDS: Final = 5.0
-_SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
+_SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark's own time-out comes first: its error says more
 
 
 def check(settings: Settings, options: Namespace) -> int:
-    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
+    """Test each system once, and return 1 if a check fails. Only a bucket that ``CREATE_BUCKET`` creates remains."""
     begin = time.monotonic()
-    failed, told = 0, set[str]()
+    failed, printed = 0, set[str]()
     with warnings_alone(in_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
         for warning in settings.warnings:
             logger.warning("%s", warning)
@@ -74,10 +73,10 @@ def check(settings: Settings, options: Namespace) -> int:
             _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
         without = {*options.without}
         checks = (each for each in attempts.checks() if not {each.name, *each.needs} & without)
-        for each, result in run(checks, [each for each in [attempts.spark] if each.name not in without]):
-            new = [found.message for found in warnings.newest_first()[::-1] if found.message not in told]
-            told.update(new)
-            print_line(as_json(each, result, new) if options.json else line(each, result))
+        for test, result in run(checks, [attempts.spark] if attempts.spark.name not in without else ()):
+            new = [each.message for each in warnings.newest_first()[::-1] if each.message not in printed]
+            printed.update(new)
+            print_line(as_json(test, result, new) if options.json else line(test, result))
             failed += result.state == "FAIL"
     if not options.json:
         took = f"{time.monotonic() - begin:.1f} s"
@@ -91,7 +90,7 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 
 
 class _Attempts:
-    """The single attempts. Later ones use the findings of earlier ones."""
+    """The single checks. Later checks use the results of earlier checks."""
 
     _application: Application  # once the broker is reached
     _prefix = ""
@@ -101,17 +100,17 @@ class _Attempts:
         self._ends = contextlib.ExitStack()
         self._scratch = self._ends.enter_context(scratch_folder())
         self._store = new_store(settings)
-        self._known: CatalogTable | None = None
+        self._catalog_table: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
-        self._visible: Sequence[str] = ()  # topics as the broker calls them
-        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # the same, those that are read
+        self._visible: Sequence[str] = ()  # all topics that the broker lists, by their names there
+        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # the input topics among them
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
         self.spark = Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)  # takes longest
 
     def checks(self) -> Iterator[Check]:
-        """All others, each behind those whose findings it uses; where there are several tables, then those of each."""
+        """Yield all other checks, each after the checks that it needs. With several tables, those of each come last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         events, registry = settings.stream_timeout_topic, settings.registry_url
@@ -127,25 +126,25 @@ class _Attempts:
             (True, Check(topic, settings.input_topic, self._open_topic, ("broker",))),
             (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
             (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
-            (True, Check("group", settings.consumer_group, self._look_at_group, (topic, "broker"))),
+            (True, Check("group", settings.consumer_group, self._check_group, (topic, "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
-            (registry, Check("registry", str(registry), self._ask_registry)),
+            (registry, Check("registry", str(registry), self._find_latest_schema)),
             (topic == "topic", Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
         ]
-        for name, each in OBSERVERS.items():
-            if each.check and (address := getattr(settings, each.settings[0])):
-                every.append((True, Check(name, address, partial(resolve_name(each.check), settings))))
+        for name, observer in OBSERVERS.items():
+            if observer.check and (address := getattr(settings, observer.settings[0])):
+                every.append((True, Check(name, address, partial(resolve_name(observer.check), settings))))
         several = _OF_TABLE if settings.has_tables else ()
         yield from (check for is_used, check in every if is_used and check.name not in several)
-        for its in (settings.of_topic(topic.removeprefix(self._prefix)) for topic in self._topics if several):
-            of_table = copy(self)
-            of_table._settings, of_table._location = its, new_location(its, self._store, None)
-            yield from (replace(check, table=its.table) for check in of_table.checks() if check.name in _OF_TABLE)
+        for of_topic in (settings.of_topic(topic.removeprefix(self._prefix)) for topic in self._topics if several):
+            attempts = copy(self)
+            attempts._settings, attempts._location = of_topic, new_location(of_topic, self._store, None)
+            yield from (replace(check, table=of_topic.table) for check in attempts.checks() if check.name in _OF_TABLE)
 
     def close(self) -> None:
-        """End Java, and remove what the attempts have left on this machine."""
+        """Stop Java, and remove the temporary files and folders."""
         if self._spark:
             self._spark.close()
         self._ends.close()
@@ -157,7 +156,7 @@ class _Attempts:
         ask = listing_topics(self._application.config.broker_address)
         self._visible = Waits().retry(Request("Kafka"), ask, give_up_seconds=_BROKER_SECONDS)
         own = [name for name in self._visible if not name.startswith("__")]
-        return f"shows us {counted(len(own), 'topic')}"
+        return f"lists {counted(len(own), 'topic')}"
 
     def _open_topic(self) -> str:
         self._prefix = prefix_of(self._application)
@@ -165,35 +164,35 @@ class _Attempts:
         self._topics = topics_among(self._settings, self._visible, self._prefix) if several else ()
         if self._topics:
             return counted(len(self._topics), "topic")
-        topic = open_topic(self._settings, self._application, self._visible)  # an error where none of several is there
+        topic = open_topic(self._settings, self._application, self._visible)  # raises if none of several topics exists
         self._topic, self._topics = topic, [topic.name]
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
-    def _look_at_group(self) -> str:
+    def _check_group(self) -> str:
         config = self._application.config
         group, admin = config.consumer_group, new_admin(config.broker_address)
         check_topic_rights(admin, *self._topics)
-        new = "; it has committed nothing yet" if check_group_rights(admin, group, self._topics) else ""
+        new = "; no offset is committed yet" if check_group_rights(admin, group, self._topics) else ""
         ours = what_is_written(self._settings, self._location, self._prefix)
         check_members(admin, group, ours, self._topics, warns=False)
-        return f"may read what it is to, and no member writes another table{new}"
+        return f"has the rights to read, and no member writes another table{new}"
 
     def _find_silence_topic(self) -> str:
         topic = open_topic(self._settings, self._application, self._visible, "STREAM_TIMEOUT_TOPIC")
         connection = self._application.config.broker_address
         check_topic_rights(new_admin(connection), topic.name, right="Write")
         check_sending(connection)
-        return "exists, and may be written to"
+        return "exists, and the user may write to it"
 
     def _build(self) -> str:
         customised = load_customised()
         lane = choose_lane(customised, self._settings)
         if not self._settings.stream_timeout_ms:
-            self._find_silence_hook()  # warns of one that is never called
+            self._find_silence_hook()  # warns if the hook is never called
         if lane.is_stateless:
             return lane.why
         if self._topic is None:
-            return "loads; what it builds needs the topic"
+            return "loads; the stream was not built, because that needs the topic"
         partitions = self._topic.broker_config.num_partitions or 1
         topics = TopicManager(AnyTopic(partitions), self._settings.consumer_group)
         application = new_application(
@@ -201,13 +200,13 @@ class _Attempts:
         )
         given, read = topics.topic(self._topic.name), names_of_dataframes(application)
         customised.build(application.dataframe(given), application)
-        if not self._application.is_quix_app:  # the platform's user may do all
-            self._try_rights(topics, read)
+        if not self._application.is_quix_app:  # the platform's user has all rights
+            self._check_rights(topics, read)
         others = ", ".join(name for name in topics.all_topics if name != given.name)
-        return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
+        return f"builds a stream; these topics are created if missing: {others}" if others else "builds a stream"
 
-    def _try_rights(self, topics: TopicManager, read: Collection[str]) -> None:
-        """Try to read and to send as the stream does; topics that only quixstreams knows are for both."""
+    def _check_rights(self, topics: TopicManager, read: Collection[str]) -> None:
+        """Check the rights to read and to write as the stream does. quixstreams' own topics need both."""
         assert self._topic is not None, "it was opened before"  # noqa: S101
         connection = self._application.config.broker_address
         admin, regular = new_admin(connection), topics.topics.keys()
@@ -223,29 +222,29 @@ class _Attempts:
 
     def _plan(self) -> str:
         if not choose_lane(load_customised(), self._settings).is_untouched:
-            return "transform() is edited, and is not run here: see try --topic"
+            return "skipped, because transform() is edited: run `python main.py try --topic`"
         table = ["--table", self._settings.table]
         command = [sys.executable, str(ROOT / "main.py"), "try", "--topic", str(_PLANNED), "--json", *table]
-        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        doing = "planning by the newest records"
         try:
-            plan = Plan(**json.loads(ended.stdout))
+            plan = Plan(**json.loads(process.stdout))
         except ValueError:
-            raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
+            raise FatalError(doing, cut(process.stderr.strip(), _SHOWN), "Run `python main.py try --topic`") from None
         if plan.records and plan.bad == plan.records:
             raise FatalError("reading the newest records", plan.short(), "Check the deserializers")
         return plan.short()
 
     def _find_silence_hook(self) -> str:
-        # It looks for the hook, or the topic.
         hook, of_keys = load_customised().on_stream_timeout, new_deserializer("bytes")
-        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)
+        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)  # raises without a hook or a topic
         return "is defined"
 
-    def _ask_registry(self) -> str:
+    def _find_latest_schema(self) -> str:
         registry = resolve_name(REGISTRY)(self._settings, self._scratch)
         latest, subject = registry.latest(), registry.subject
         if latest is None:
-            return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
+            return f"answers; subject {subject} does not exist, but the producer may use another subject name"
         return f"{subject} is {latest}"
 
     # --- the lake ---------------------------------------------------------------------------------------------------
@@ -253,12 +252,12 @@ class _Attempts:
     def _ask_catalog(self) -> str:
         catalog = new_catalog(self._settings, self._store)
         assert catalog is not None, "one is set"  # noqa: S101
-        self._known = catalog.check()
+        self._catalog_table = catalog.check()
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
-        if self._known is None:
-            return f"authorised; table {name} is new to it"
-        self._location = new_location(self._settings, self._store, self._known)
-        return f"authorised; has table {name} at {self._known.location or self._location.uri}"
+        if self._catalog_table is None:
+            return f"authorised; table {name} does not exist yet"
+        self._location = new_location(self._settings, self._store, self._catalog_table)
+        return f"authorised; table {name} exists at {self._catalog_table.location or self._location.uri}"
 
     def _try_store(self) -> str:
         root = self._settings.root if self._settings.has_tables else self._location.root
@@ -268,16 +267,16 @@ class _Attempts:
             self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
-        return "written, read, replaced, listed and deleted a probe"
+        return "a test object was written, read, replaced, listed and deleted"
 
     def _compare_table(self) -> str:
-        lake = new_lake(self._settings, self._store, self._location, self._known)
+        lake = new_lake(self._settings, self._store, self._location, self._catalog_table)
         warn_of_other_groups(self._store, self._location.root, self._settings.consumer_group)
-        spec, known, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
-        if column not in {*known.columns, *spec.order}:
-            _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
-        of_catalog = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
-        partitions = ", ".join(of_catalog if spec.keeps_columns else spec.order)
+        spec, schema, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
+        if column not in {*schema.columns, *spec.order}:
+            _warn("TIMESTAMP_COLUMN", column, schema.columns, "have the Kafka timestamp there")
+        order = self._catalog_table.partitions if self._catalog_table else (*spec.order, *self._settings.transforms)
+        partitions = ", ".join(order if spec.keeps_columns else spec.order)
         columns = f"partitioned by {partitions}" if partitions else "without partitions"
         return f"at {self._location.uri}, {columns}"
 
@@ -290,25 +289,25 @@ class _Attempts:
         except ConfigError:
             if not _is_served_by_a_connector(host, port):
                 raise
-            return "is that of a connector that runs here; a second one needs another"
+            return "is used by a connector that runs here; a second connector needs another port"
         return "is free"
 
     def _start_spark(self) -> str:
         self._spark = SparkWriter(self._settings.spark, self._scratch, java_options=[ONE_COMPILER])
         self._spark.start().result()
-        return f"{self._spark.versions}; written a small table in four parts"
+        return f"{self._spark.versions}; a small table was written in four parts"
 
 
 def _is_served_by_a_connector(host: str, port: int) -> bool:
-    asking = contextlib.closing(HTTPConnection(host, port, timeout=_PORT_SECONDS))
-    with contextlib.suppress(OSError, HTTPException), asking as connection:
+    closing = contextlib.closing(HTTPConnection(host, port, timeout=_PORT_SECONDS))
+    with contextlib.suppress(OSError, HTTPException), closing as connection:
         connection.request("HEAD", "/health/live")
         return connection.getresponse().getheader("Server") == _SERVER
     return False
 
 
 def _remove(folder: Path, parents: Sequence[Path]) -> None:
-    """Remove a folder, and these above it, from the innermost on, as far as nothing else has come into them."""
+    """Remove a folder, and then its empty parents, the innermost first."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         for parent in parents:

@@ -1,4 +1,4 @@
-"""The command line. It needs the standard library alone: ``--help`` works before the packages are installed."""
+"""The command line. It needs only the standard library: ``--help`` works before the packages are installed."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from contextlib import ExitStack
@@ -11,17 +11,16 @@ from app.time_texts import duration
 
 
 def new_parser() -> ArgumentParser:
-    """Reads the command and its options; ``command`` is ``None`` for the connector.
+    """Return the parser of commands and options. ``command`` is ``None`` for the connector.
 
-    ``work`` names the command's function, ``needs_broker`` and ``needs_store`` what its settings must name, ``tables``
-    which of several it works on: ``each``, ``one``, those that it finds ``itself``, or ``none``. ``ends`` ends what
-    they share.
+    ``work`` names the command's function. ``needs_broker`` and ``needs_store`` say which settings are required.
+    ``tables``: ``each``, ``one``, those that the command finds ``itself``, or ``none``. ``ends`` closes shared objects.
     """
     parser = ArgumentParser(
         prog="python main.py",
         description="Run the connector, or a command.",
         epilog="COMMAND --help lists the options of a command. Environment variables are the settings, "
-        f"see {DOCUMENTS}/settings.md; .env beside main.py is read too.",
+        f"see {DOCUMENTS}/settings.md; .env next to main.py is read too.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"quix-ts-datalake-sink {__version__}")
@@ -33,8 +32,8 @@ def new_parser() -> ArgumentParser:
         work = work or f"app.parts.{name}.command:{name}"
         command.set_defaults(work=work, needs_broker="broker" in needs, needs_store="store" in needs, tables=tables)
         if tables != "none":
-            told = "only this one of several tables (can be given several times)"
-            command.add_argument("--table", metavar="NAME", action="append", help=told)
+            help_text = "only this table, if there are several (can be repeated)"
+            command.add_argument("--table", metavar="NAME", action="append", help=help_text)
         return command
 
     for part in COMMANDS:
@@ -46,11 +45,11 @@ def age(text: str) -> timedelta:
     try:
         return duration(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no duration, such as 400d, 36h or 90m") from None
+        raise ArgumentTypeError(f"{text!r} is not a duration, such as 400d, 36h or 90m") from None
 
 
 def count(text: str) -> int:
-    """A number of 1 or more. argparse shows this function's name."""
+    """Parse a number of 1 or more. argparse shows this function's name in errors."""
     if (number := int(text)) < 1:
         raise ValueError
     return number

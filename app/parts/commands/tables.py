@@ -1,6 +1,6 @@
-"""Finds tables without Kafka: those that the consumer group has had, and one by the settings and the catalog.
+"""Finds tables without Kafka: tables that the consumer group has written, and the table of the settings.
 
-A ``ConnectorError`` of the store or the catalog comes through every function here.
+Each function may raise the ``ConnectorError`` of the store or the catalog.
 """
 
 from collections.abc import Container, Iterator
@@ -19,17 +19,17 @@ from app.table.layout import object_roots
 CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
 
 
-def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str] = ()) -> Iterator[Settings]:
-    """Settings of each table that the consumer group has had, where each topic has one, but for those that are known.
+def tables_of_group(settings: Settings, store: ObjectStore, skipped: Container[str] = ()) -> Iterator[Settings]:
+    """Yield the settings of each table that the consumer group has written, except for the ``skipped`` tables.
 
-    Kafka is not asked: a topic may be gone while its table has rows.
+    Kafka is not queried, because a table may still contain rows of a deleted topic.
     """
-    groups = (settings.consumer_group, f"{settings.workspace_id}-{settings.consumer_group}")  # as the platform has it
-    noted = {found.key.rpartition("/")[2] for each in groups for found in store.list(noted_topics(settings.root, each))}
-    for topic in sorted(filter(settings.has_table, noted)):
+    groups = (settings.consumer_group, f"{settings.workspace_id}-{settings.consumer_group}")  # the platform's name
+    objects = (stored for group in groups for stored in store.list(noted_topics(settings.root, group)))
+    for topic in sorted(filter(settings.has_table, {each.key.rpartition("/")[2] for each in objects})):
         of_topic = settings.of_topic(topic)
-        root = f"{settings.root}/{of_topic.table}"  # a catalog may have the table elsewhere
-        if of_topic.table not in known and (
+        root = f"{settings.root}/{of_topic.table}"  # a table in a catalog may be elsewhere
+        if of_topic.table not in skipped and (
             settings.catalog or any(next(store.list(group_folder(root, each)), None) for each in groups)
         ):
             yield of_topic
@@ -38,14 +38,14 @@ def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str
 def find_table(
     settings: Settings, store: ObjectStore | None = None
 ) -> tuple[ObjectStore, TableLocation, CatalogTable | None, Catalog | None]:
-    """The store and the table's folder in it, the table as the catalog has it, and the catalog, if there is one."""
+    """Return the store, the table's folder in it, the catalog's table, and the catalog. The last two may be missing."""
     store = store or new_store(settings)
     catalog = new_catalog(settings, store)
-    known = catalog.check() if catalog else None
-    return store, new_location(settings, store, known), known, catalog
+    catalog_table = catalog.check() if catalog else None
+    return store, new_location(settings, store, catalog_table), catalog_table, catalog
 
 
 def require_table(store: ObjectStore, location: TableLocation) -> None:
-    """Refuses a table without a file, a journal and a dead letter, which is most often a misspelled one."""
+    """Raise ``ConfigError`` if the table has no object at all. Then its name is most likely misspelled."""
     if not any(next(store.list(root), None) for root in object_roots(location.root)):
-        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", CHECK_THE_NAME)
+        raise ConfigError("looking for the table", f"{location.uri} is empty", CHECK_THE_NAME)

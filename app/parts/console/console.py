@@ -1,4 +1,4 @@
-"""The pages for people: the status page, those of partitions and tables, and the documents."""
+"""The web pages: the status page, the pages of partitions and tables, and the documentation."""
 
 import logging
 import os
@@ -19,8 +19,6 @@ from app.retries import OUTAGE_SECONDS
 
 
 class Console:
-    """Shows what ``status`` returns."""
-
     def __init__(self, status: Callable[[], Status], clock: Callable[[], float]) -> None:
         self._status = status
         self._clock = clock
@@ -28,10 +26,10 @@ class Console:
         self._warned = RecentWarnings()
         self._begin = clock()
         self._since = _Since(self._begin)
-        self._tables = kept(lambda: {each.location.name: each for each in of_tables(self._shown(status()))})
+        self._tables = kept(lambda: {table.location.name: table for table in of_tables(self._shown(status()))})
 
     def open(self, pages: Pages) -> Pages:
-        """Returns its pages around the others, and shows warnings from now on."""
+        """Add the console's pages to these pages, and collect warnings from now on."""
         logging.getLogger().addHandler(self._warned)
         several = self._status().settings.has_tables
         return {
@@ -56,7 +54,7 @@ class Console:
 
     def _table(self, table: str) -> Response | None:
         status = self._tables().get(table)
-        return self.page(of_table=status) if status else None  # it may be of another replica now
+        return self.page(of_table=status) if status else None  # another replica may have the table now
 
     def page(self, name: str = "render", of_table: ShownStatus | None = None) -> Response:
         from app.parts.console import status_page  # noqa: PLC0415 - loaded at the first view
@@ -83,26 +81,26 @@ class Console:
 
 
 class _Since:
-    """Knows since when the connector is as it is now, in monotonic seconds."""
+    """Knows when the connector's present state began, in monotonic seconds."""
 
     def __init__(self, now: float) -> None:
-        self._begin = self._well_at = now
-        self._like_this = ""
+        self._begin = self._up_to_date_at = now
+        self._state = ""
 
     def note(self, status: ShownStatus) -> float:
-        """Returns when this state began. The table is behind since it last had all records in time."""
+        """Return when this state began. A table is behind since the last time that it was up to date."""
         state, now = status.live.state, status.monotonic
         is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
-        like_this = "behind" if is_behind else state
-        if like_this != self._like_this:
-            self._like_this, self._begin = like_this, self._well_at if is_behind else now
+        shown_state = "behind" if is_behind else state
+        if shown_state != self._state:
+            self._state, self._begin = shown_state, self._up_to_date_at if is_behind else now
         if not is_behind:
-            self._well_at = now - (status.age or 0.0) if status.is_up_to_date else now
+            self._up_to_date_at = now - (status.age or 0.0) if status.is_up_to_date else now
         return self._begin
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Returns the memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
+    """Return the memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

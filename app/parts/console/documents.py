@@ -1,7 +1,7 @@
-"""The documents of this version, for the HTTP server: README.md, CHANGELOG.md, SECURITY.md and what is in ``docs/``.
+"""The documentation of this version: README.md, CHANGELOG.md, SECURITY.md and ``docs/``.
 
-Each is served at its path in the checkout and in the image, so links between them work as they are. A link to another
-file there loses its address, and a picture from elsewhere is its text.
+The HTTP server serves each file at its path in the repository, so links between pages work. A link to a file that is
+not served loses its address. A picture that is not served is replaced by its text.
 """
 
 import re
@@ -31,16 +31,16 @@ class Document:
 
 @cache
 def paths(root: Path = ROOT) -> Collection[str]:
-    """Returns what is served, such as ``/docs/settings.md``; ``/docs/`` is the index. Symbolic links are left out."""
+    """Return the served paths, such as ``/docs/settings.md``, without symbolic links; ``/docs/`` is the index."""
     root = root.resolve()
-    found = [*(root / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")), *root.glob("docs/**/*")]
-    there = [path for path in found if path.suffix in _KINDS and path.is_file() and path.resolve() == path]
-    return ["/docs/", *sorted(f"/{path.relative_to(root).as_posix()}" for path in there)]
+    files = [*(root / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")), *root.glob("docs/**/*")]
+    served = [path for path in files if path.suffix in _KINDS and path.is_file() and path.resolve() == path]
+    return ["/docs/", *sorted(f"/{path.relative_to(root).as_posix()}" for path in served)]
 
 
 @cache
 def read(path: str, root: Path = ROOT) -> tuple[bytes | Document, str]:
-    """Returns the content and its media type for one of ``paths()``; a page of Markdown becomes a ``Document``."""
+    """Return the content and the media type for one of ``paths()``. Markdown becomes a ``Document``."""
     file = root / (path.strip("/") if path != "/docs/" else "docs/README.md")
     content, kind = file.read_bytes(), _KINDS[file.suffix]
     return (_to_document(path, content.decode(), paths(root)) if file.suffix == ".md" else content), kind
@@ -56,12 +56,12 @@ def _to_document(path: str, text: str, served: Collection[str]) -> Document:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(_COMMENT.sub("", text))
     titles = [(opening, inline.content) for opening, inline in pairwise(tokens) if opening.type == "heading_open"]
-    for opening, title in titles:  # as GitHub does
+    for opening, title in titles:  # the same anchors as on GitHub
         opening.attrs["id"] = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
     for token in chain.from_iterable(each.children or () for each in tokens):
         if token.type in ("link_open", "image") and not is_served(str(token.attrGet("href") or token.attrGet("src"))):
             token.type, token.attrs = ("text", {}) if token.type == "image" else (token.type, {})
     return Document(
         titles[0][1] if titles else path,
-        Markup(markdown.renderer.render(tokens, markdown.options, {})),  # noqa: S704 - of our own files, without their HTML
+        Markup(markdown.renderer.render(tokens, markdown.options, {})),  # noqa: S704 - our own files, without raw HTML
     )

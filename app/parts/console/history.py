@@ -1,4 +1,4 @@
-"""Keeps samples of the last half hour, and computes the charts of the status page."""
+"""Keeps samples of the last half hour, and calculates the charts of the status page."""
 
 import math
 from collections import deque
@@ -10,20 +10,19 @@ from typing import ClassVar, Final, Literal
 
 from app import formatting
 
-# Half an hour at a sample every five seconds: some 30 kB.
-_SAMPLES = 361
+_SAMPLES = 361  # half an hour with a sample every five seconds: about 30 kB
 _SLOPE_SECONDS = 30.0
-# Seconds that a chart may show, and the minutes ago that have a mark; the label at the left end is longer.
+# Possible lengths of a chart in seconds, and the minutes ago with a mark. The left end has a longer label.
 _WINDOWS: Final = {300.0: (1, 2, 3), 600.0: (2, 4, 6), 1_800.0: (10, 20)}
-_INTERVALS = 4  # between the lines of the grid, at most
+_INTERVALS = 4  # maximum number of intervals of the grid
 _MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample: monotonic seconds, messages not committed, if known, and rows and bytes in the lake since the start.
+    """A sample: monotonic seconds, rows and bytes written since the start, and uncommitted messages, if known.
 
-    ``is_outage``: another system is away. ``age``: of the oldest message not committed in seconds, if known.
+    ``is_outage``: another system is unavailable. ``age``: age of the oldest uncommitted message in seconds, if known.
     """
 
     at: float
@@ -36,14 +35,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a chart: seconds ago, and the value; ``None`` where it is unknown."""
+    """A point of a chart: seconds ago, and the value, or ``None`` if it is unknown."""
 
     ago: float
     value: float | None
 
 
 class History:
-    """Keeps the samples of the last half hour. One thread adds; any may read."""
+    """Keeps the samples of the last half hour. One thread adds samples, and any thread may read."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
@@ -52,47 +51,48 @@ class History:
         self._samples.append(sample)
 
     def span(self, now: float) -> float:
-        """Returns the seconds since the first sample."""
+        """Return the seconds since the first sample."""
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
     def rate(self, now: float, seconds: float) -> tuple[float, float]:
-        """Returns rows and bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
+        """Return rows and bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
         return _rate(recent[0], recent[-1]) if recent else (0.0, 0.0)
 
     def lag_change(self, now: float, seconds: float) -> float | None:
-        """Returns the lag's growth over the last ``seconds``, in messages a second; negative if it shrinks.
+        """Return the lag's growth over the last ``seconds``, in messages a second; negative if it shrinks.
 
-        A least-squares slope, because each commit lowers the lag in one step. ``None`` with less than
-        ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
+        The result is a least-squares slope, because each commit lowers the lag in one step. It is ``None`` with less
+        than ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
         """
         recent = self._recent(now, seconds)
         alike = takewhile(lambda sample: sample.is_outage == recent[-1].is_outage, reversed(recent))
-        known = [sample for sample in reversed([*alike]) if sample.lag is not None]
-        if not known or known[-1].at - known[0].at < _SLOPE_SECONDS:
+        samples = [sample for sample in reversed([*alike]) if sample.lag is not None]
+        if not samples or samples[-1].at - samples[0].at < _SLOPE_SECONDS:
             return None
-        return linear_regression([sample.at for sample in known], [sample.lag or 0 for sample in known]).slope
+        return linear_regression([sample.at for sample in samples], [sample.lag or 0 for sample in samples]).slope
 
     def rates(self, now: float, width: float) -> list[Point]:
-        """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
+        """Return rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
         return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(self._steps(width))]
 
     def series(self, now: float, width: float, field: Literal["lag", "age"]) -> list[Point]:
-        """Returns the uncommitted messages or the age of the oldest, at least ``width`` seconds apart."""
+        """Return the uncommitted messages or the age of the oldest one, at least ``width`` seconds apart."""
         return [Point(now - sample.at, getattr(sample, field)) for sample in self._steps(width)]
 
     def outages(self, now: float) -> list[tuple[float, float]]:
-        """Returns when another system was away, as seconds ago: begin and end."""
-        parts = [(away, [*part]) for away, part in groupby(self._samples.copy(), key=lambda sample: sample.is_outage)]
-        return [(now - part[0].at, now - part[-1].at) for away, part in parts if away]
+        """Return begin and end of each outage of another system, as seconds ago."""
+        groups = groupby(self._samples.copy(), key=lambda sample: sample.is_outage)
+        parts = [[*part] for is_outage, part in groups if is_outage]
+        return [(now - part[0].at, now - part[-1].at) for part in parts]
 
     def commits(self, now: float) -> list[float]:
-        """Returns when rows came into the table, as seconds ago."""
+        """Return the times of commits with rows, as seconds ago."""
         return [now - end.at for begin, end in pairwise(self._samples.copy()) if end.rows > begin.rows]
 
     def _steps(self, width: float) -> list[Sample]:
-        """Picks samples, always with the newest one; returns them in the order of time."""
+        """Return samples at least ``width`` seconds apart, the newest included, in the order of time."""
         taken: list[Sample] = []
         for sample in reversed(self._samples.copy()):
             if not taken or taken[-1].at - sample.at >= width * 0.99:
@@ -110,14 +110,14 @@ def _rate(begin: Sample, end: Sample) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Coordinates in a box of ``WIDTH`` by ``HEIGHT``, whose upper left corner is (0, 0).
+    """Coordinates in a box of ``WIDTH`` and ``HEIGHT``, whose upper left corner is (0, 0).
 
     Attributes:
-        values: the lines of the grid, each as y and label.
-        moments: the marks of the axis of time, each as x, label and SVG's ``text-anchor``.
-        lines: the curve as (x, y), broken where values are unknown.
-        outages: when another system was away, each as x and width.
-        commits: when rows came into the table, as x.
+        values: Lines of the grid, each as y and label.
+        moments: Marks of the time axis, each as x, label and SVG's ``text-anchor``.
+        lines: Parts of the curve as (x, y). Unknown values break the curve.
+        outages: Outages of other systems, each as x and width.
+        commits: Commits with rows, as x.
     """
 
     WIDTH: ClassVar = 400
@@ -135,12 +135,12 @@ class Chart:
 
 
 def window(span: float) -> float:
-    """Returns the shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
+    """Return the shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
     return next((each for each in _WINDOWS if each >= span), max(_WINDOWS))
 
 
 def ticks(highest: float) -> list[float]:
-    """Returns round values from 0 to the first that is not below ``highest``, evenly apart."""
+    """Return round values at equal distances, from 0 to the first that is not below ``highest``."""
     if highest <= 0:
         return [0.0, 1.0]
     raw = highest / _INTERVALS
@@ -155,10 +155,9 @@ def lay_out(
     outages: Sequence[tuple[float, float]] = (),
     commits: Sequence[float] = (),
 ) -> Chart:
-    """Lays out the chart of the last ``seconds``, one of ``_WINDOWS``; its right edge is now.
+    """Lay out the chart of the last ``seconds``, one of ``_WINDOWS``. Its right edge is now.
 
-    The points are in the order of time; one without a value breaks the curve. ``outages`` and ``commits`` are those of
-    ``History``.
+    The points are in the order of time. A point without a value breaks the curve.
     """
     shown = [point for point in points if point.ago <= seconds]
     marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))

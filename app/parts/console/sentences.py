@@ -1,6 +1,6 @@
 """All sentences of the status page: the headline, and the remarks below it.
 
-Each function yields what is to be said now, the gravest first. The page shows the first headline and all remarks.
+Each function yields the sentences that apply now, the gravest first. The page shows the first headline and all remarks.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
 TOO_LONG_SECONDS: Final = 600.0  # a longer wait needs an operator; the alerts have the same limit
 _TRY_AGAIN: Final = 75  # the exit code
 _MB = 2**20
-_ENOUGH_FILES: Final = 20  # of the last batches; fewer give no reliable size
-_SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
+_ENOUGH_FILES: Final = 20  # of the last batches; the average of fewer files is not reliable
+_SMALL_SHARE: Final = 16  # a file is small below TARGET_FILE_MB divided by this number
 _DEFAULT_TARGET_MB: Final = 16
 _MISSED: Final = 2.1  # intervals; the alert has the same limit
-_NAMED: Final = 3  # of tables, and topics
-_DELETED = "Kafka does not have it. Once it does, it is read from its first record"
+_NAMED: Final = 3  # names of tables and topics
+_DELETED = "It does not exist in Kafka. If it is created again, the connector reads it from its first record"
 _OFTEN: Final = 5  # takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
@@ -39,48 +39,48 @@ _NAMES: Final[dict[System | None, str]] = {
     None: "another system",
 }
 _CHECKS: Final[dict[System | None, str]] = {
-    "topic": "Create it again if it was not to be deleted. The connector then reads it from its first record",
-    "Kafka": "Check that the brokers of KAFKA_BOOTSTRAP_SERVERS are up, and the network to them",
-    "store": "Check that the store is up, that it has room, and the network to it",
-    "catalog": "Check that the catalog is up, and the network to it",
-    "registry": "Check that the schema registry is up, the SCHEMA_REGISTRY_ variables, and the network to it",
+    "topic": "If it was deleted by mistake, create it again. The connector then reads it from its first record",
+    "Kafka": "Check that the brokers of KAFKA_BOOTSTRAP_SERVERS are up, and check the network",
+    "store": "Check that the store is up and has free space, and check the network",
+    "catalog": "Check that the catalog is up, and check the network",
+    "registry": "Check that the schema registry is up, and check the SCHEMA_REGISTRY_ variables and the network",
 }
 _RETRY: Final[dict[System | None, str]] = {
-    "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",
-    "topic": "The process ends within two minutes. Each start ends too, as long as the topic does not exist",
+    "Kafka": "The connector retries every few seconds, and continues automatically when Kafka answers",
+    "topic": "The process ends within two minutes. Each restart ends too, until the topic exists",
 }
-_SMALL_WRITES: Final = "Look at the store: it is slow with small writes, one for each batch"
-# The steps of a batch in operators' words, and what helps if one is slow; metrics and log have names of their own.
+_SMALL_WRITES: Final = "Check the store: small writes are slow, and each batch needs one"
+# The names of a batch's steps for operators, and a hint for a slow step. Metrics and the log use the keys.
 STEPS: Final = {
     "convert": (
         "convert",
-        "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
+        "Check whether transform(), ON_BAD_RECORD=fail or values that fit no column require single-record processing",
     ),
     "stage": ("stage", "Give the temporary folder (TMPDIR) a faster disk"),
     "spark": ("write", "Use fewer HIVE_COLUMNS, which make fewer files"),
     "intend": ("prepare", _SMALL_WRITES),
     "upload": (
         "upload",
-        "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
+        "Raise MAX_WRITE_WORKERS, or write larger files with a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
     ),
-    "register": ("register", "Look at the catalog: it is slow"),
+    "register": ("register", "Check the catalog: it is slow"),
     "done": ("commit", _SMALL_WRITES),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A headline or a remark. Empty texts are left out.
+    """A headline or a remark. The page does not show empty texts.
 
     Attributes:
-        page: the page of the documents that tells more, without ``.md``, and a heading on it.
-        title: what is wrong, or that nothing is.
-        reason: in the words of the other side, or more about it.
-        next: what happens by itself.
-        to_do: what somebody can do about it.
-        records: what becomes of the records.
-        seconds: for how long it has been so; ``None`` for as long as the connector's state.
-        commands: lines for a shell.
+        page: Page of the documentation, without ``.md``, and a heading on it.
+        title: Problem, or the state if there is no problem.
+        reason: Error message of the other system, or details.
+        next: Next step of the connector.
+        to_do: Advice for the operator.
+        records: Consequence for the records.
+        seconds: Duration of the problem; ``None`` if it is as old as the connector's state.
+        commands: Shell commands.
     """
 
     tone: Tone
@@ -95,7 +95,7 @@ class Sentence:
 
 
 def headline(status: ShownStatus) -> Sentence:
-    """Returns the most important thing about the connector now."""
+    """Return the most important sentence about the connector's state."""
     return next(chain(_ending(status), _in_part(status), _waiting(status), _consuming(status)))
 
 
@@ -107,44 +107,44 @@ def _ending(s: ShownStatus) -> Iterator[Sentence]:
             "Stopping",
             "operations",
             reason=f"{_not_available(live.waits)}: {_reason(live.waits[0])}" if live.waits else "",
-            next="What was consumed is written and committed: "
+            next="The connector writes and commits the consumed records: "
             f"{counted(live.under_way, 'batch', 'batches')}. The process ends after 27 s at the latest",
-            records="None is lost: the next start reads again what is not committed by then",
+            records="No record is lost: the next start reads uncommitted records again",
         )
     if failure is None:
         return
     to_do, code = failure.hint, failure.exit_code
     if failure.system == "Spark":
         title = "Spark is gone"
-        next_ = f"The process ends with code {code}, and its platform starts a new one"
-        to_do = "If this comes back, give the connector more memory (SPARK_DRIVER_MEMORY)"
+        next_ = f"The process ends with code {code}, and its platform restarts it"
+        to_do = "If this happens again, give the connector more memory (SPARK_DRIVER_MEMORY)"
     elif code is None:
-        title, next_ = "The consumer hangs", "The platform restarts the process, if it asks /health/live"
-        to_do = "If nothing restarts it, do so: /health/live answers 503"
+        title, next_ = "The consumer hangs", "If the platform probes /health/live, it restarts the process"
+        to_do = "If nothing restarts the process, restart it: /health/live answers 503"
     elif code == _TRY_AGAIN:
-        title = "The process ends, and another start helps"
-        next_ = f"It ends with code {_TRY_AGAIN}, and its platform starts a new one"
+        title = "The process ends, and a restart helps"
+        next_ = f"The process ends with code {_TRY_AGAIN}, and its platform restarts it"
     else:
         refuses = f"{sentence(_NAMES[failure.system])} refuses a request"
-        title = refuses if failure.system else "The connector cannot go on"
-        next_ = f"The process ends with code {code}. Another start ends in the same way until this is corrected"
+        title = refuses if failure.system else "The connector cannot continue"
+        next_ = f"The process ends with code {code}. Each restart ends in the same way until this is corrected"
     yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
 def _in_part(s: ShownStatus) -> Iterator[Sentence]:
     lane = s.live.consumption
     if lane.suspended:
-        suspended = min(lane.suspended.values(), key=lambda each: each.since)
-        names = sorted(map(s.table_of, lane.suspended))
-        when = "by the next run" if suspended.again_at == inf else f"in {duration(suspended.again_at - s.counts.at)}"
+        suspended = min(lane.suspended.values(), key=lambda table: table.since)
+        names, tries = sorted(map(s.table_of, lane.suspended)), counted(suspended.tries, "try", "tries")
+        when = "in the next run" if suspended.again_at == inf else f"in {duration(suspended.again_at - s.counts.at)}"
         yield Sentence(
             "bad",
             f"{counted(len(names), 'table')} suspended: {', '.join(names[:_NAMED])}",
             "monitoring#lakesinktableaside",
             reason=_reason(suspended.trouble),
-            next=f"It is tried again {when}, after {counted(suspended.tries, 'try', 'tries')}. Other tables go on",
+            next=f"The connector retries {when}, after {tries}. Other tables continue",
             to_do=suspended.trouble.hint,
-            records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",
+            records="No record is lost by this: Kafka keeps those that are not in the table for the topic's retention",
             seconds=s.counts.at - suspended.since,
         )
     if programs := s.counts.lasting_programs:
@@ -154,7 +154,7 @@ def _in_part(s: ShownStatus) -> Iterator[Sentence]:
             "troubleshooting#rows-of-some-partitions-are-missing",
             next="The connector writes the records of the other partitions",
             to_do="Stop that program, or set CONSUMER_GROUP to a group that only this connector uses",
-            records="The table lacks what the other program reads. Kafka has it, as long as the topic keeps it",
+            records="The table lacks the records of the other program. Kafka keeps them for the topic's retention",
             seconds=s.counts.at - s.counts.programs_since,
         )
 
@@ -170,7 +170,7 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
             reason=_reason(wait),
             next=_next_try(s, wait),
             to_do=wait.hint or _CHECKS.get(wait.system, ""),
-            records="Those that are not in the table are gone with it" if wait.system == "topic" else _kept(s),
+            records="Those that are not in the table are lost with it" if wait.system == "topic" else _kept(s),
             seconds=wait.seconds,
         )
     if lane.fenced:
@@ -179,17 +179,17 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
             f"Another member of the group writes {listed(lane.fenced)}",
             "operations#replicas",
             reason=next(iter(lane.fenced.values())),
-            next="Kafka takes these partitions away from this replica within seconds. Else the process ends with code "
-            "75 after 20 s, and its platform starts it again",
-            to_do="If this comes again and again, another deployment uses the same CONSUMER_GROUP and table. Stop one",
-            records="None is lost or written twice: the other member writes them",
+            next="Kafka revokes these partitions from this replica within seconds. Otherwise the process ends with "
+            "code 75 after 20 s, and its platform restarts it",
+            to_do="If this happens often, another deployment uses the same CONSUMER_GROUP and table. Stop one of them",
+            records="No record is lost or duplicated: the other member writes them",
         )
     if live.state == "starting":
         yield Sentence(
             "quiet",
-            "Starting: reaching Kafka, the store and the catalog",
+            "Starting: connecting to Kafka, the store and the catalog",
             "operations",
-            next="Consuming begins when they answer. Spark starts meanwhile",
+            next="Consuming begins when they answer. Spark starts at the same time",
         )
     if live.state == "paused":
         slowest, hint = _slowest(s)
@@ -198,7 +198,7 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
             "Writing takes longer than a commit may",
             "operations#batches-and-files",
             reason=slowest,
-            next="Consuming pauses for a few seconds, and goes on by itself",
+            next="Consuming pauses for a few seconds, and continues automatically",
             to_do=hint,
             records=_kept(s),
         )
@@ -209,18 +209,19 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
             "quiet",
             f"Taking over {counted(len(lane.unclaimed), 'partition')}",
             "operations#replicas",
-            reason=f"They are being claimed in the journal: {listed(lane.unclaimed)}",
-            next="Each is consumed as soon as it is claimed",
+            reason=f"The connector claims them in the journal: {listed(lane.unclaimed)}",
+            next="Each partition is consumed as soon as it is claimed",
         )
     elif not s.counts.positions:
         yield Sentence(
             "quiet",
             "No partition is assigned to this replica",
             "operations#replicas",
-            next="Kafka assigns partitions within half a minute. A replica too many gets none: it is a spare one",
+            next="Kafka assigns partitions within half a minute. If there are more replicas than partitions, some "
+            "stay without one as spares",
         )
     elif live.spark == "starting":
-        next_ = "Records are consumed meanwhile, and written as soon as Spark is up"
+        next_ = "The connector consumes records meanwhile, and writes them as soon as Spark runs"
         yield Sentence("quiet", "Spark is starting", "operations", next=next_)
     else:
         yield Sentence("wait", sentence(live.ready.detail), "monitoring#http-endpoints", records=_kept(s))
@@ -234,9 +235,9 @@ def _consuming(s: ShownStatus) -> Iterator[Sentence]:
             "Running, but records are missing",
             "guarantees",
             reason=lost,
-            next="Later records are written. This is shown until the process ends",
+            next="Later records are written. This message stays until the process ends",
             to_do="Look for a copy of the missing records, and raise the topic's retention",
-            records="These are lost for the table: Kafka had them no longer when they were to be read",
+            records="These records are lost for the table: Kafka deleted them before they were read",
             seconds=s.counts.at - at,
         )
     if s.counts.lag is None:
@@ -253,7 +254,7 @@ def _consuming(s: ShownStatus) -> Iterator[Sentence]:
             "operations#replicas",
             reason=behind,
             next="The other partitions are up to date",
-            to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
+            to_do="Check whether most records have keys of these partitions, and whether their brokers are slow",
             records=_kept(s),
         )
     tone: Tone = "wait" if s.is_late else "good"
@@ -266,14 +267,14 @@ def _consuming(s: ShownStatus) -> Iterator[Sentence]:
         "wait",
         "Running, but the lag does not shrink",
         "operations#replicas",
-        reason=_together(behind, full, slowest),
-        to_do=_together(hint, "Add replicas, up to the number of partitions, or cores"),
+        reason=_join(behind, full, slowest),
+        to_do=_join(hint, "Add replicas, up to the number of partitions, or cores"),
         records=_kept(s),
     )
 
 
 def remarks(s: ShownStatus) -> Iterator[Sentence]:
-    """Yields the remarks for an operator, the gravest first."""
+    """Yield the remarks for an operator, the gravest first."""
     totals = s.counts.totals
     if totals.dead_letters:
         dead_letter = f"{s.location.store_uri}/{dead_letter_root(s.location.root)}"
@@ -288,9 +289,9 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
     if s.live.skipped:
         yield Sentence(
             "wait",
-            f"{counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
+            f"{counted(s.live.skipped, 'record')} skipped since the start (ON_BAD_RECORD=skip)",
             "settings#input",
-            "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
+            "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps these records",
         )
     deleted = dict.fromkeys(s.live.consumption.deleted, _DELETED)
     if left_out := {**s.live.consumption.left_out, **deleted}:
@@ -298,14 +299,14 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
             "wait",
             f"{counted(len(left_out), 'topic')} not written by this replica: {', '.join(sorted(left_out)[:_NAMED])}",
             "many-topics#topics-that-come-and-go",
-            _together(*(f"{topic}: {why}" for topic, why in sorted(left_out.items())[:_NAMED])),
+            _join(*(f"{topic}: {why}" for topic, why in sorted(left_out.items())[:_NAMED])),
         )
     if totals.fenced > _OFTEN:
         yield Sentence(
             "wait",
             f"Other members took over partitions {totals.fenced:,} times since the start",
             "operations#replicas",
-            "Does another deployment use the same CONSUMER_GROUP and table? Then stop one of them",
+            "If another deployment uses the same CONSUMER_GROUP and table, stop one of them",
         )
     if totals.rescued:
         yield Sentence(
@@ -325,81 +326,81 @@ def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
             "wait",
             f"KEEP={s.settings.keep} would erase {last.refused:.0f} % of {which} table",
             "maintenance#keep-only-400-days",
-            "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
+            "The last run has erased nothing. If these rows may be erased, set KEEP_CONFIRMED to the value of KEEP",
         )
     if s.settings.keep and last and last.clock:
-        clock = f"KEEP has erased nothing: this machine's clock is {duration(abs(last.clock))} off the store's"
-        yield Sentence("wait", clock, "maintenance#keep-only-400-days", "Set the clock of the machine (NTP)")
+        clock = f"KEEP has erased nothing: the clocks of machine and store differ by {duration(abs(last.clock))}"
+        yield Sentence("wait", clock, "maintenance#keep-only-400-days", "Synchronise the machine's clock (NTP)")
     if last and last.failed:
         yield Sentence(
             "wait",
-            f"The last compaction left {counted(int(last.failed), 'folder')}",
+            f"The last compaction failed in {counted(int(last.failed), 'folder')}",
             "maintenance#compact",
-            "The log of the replica that ran it has the reasons. The command shows what the next run would do",
+            "The log of the replica that ran it contains the reasons. The command shows the plan of the next run",
             commands=("python main.py compact --dry-run",),
         )
     if s.compacted_at and s.counts.at - s.compacted_at > _MISSED * (s.compaction_seconds or 0):
         yield Sentence(
             "wait",
-            f"No compaction came to its end for {duration(s.counts.at - s.compacted_at)}",
+            f"No compaction has completed for {duration(s.counts.at - s.compacted_at)}",
             "maintenance#compact",
-            "The log has the reasons, in lines that begin with compact. It may need more than a tenth of a core, "
-            "or a longer interval in COMPACT",
+            "The log contains the reasons, in lines that begin with compact. Compaction may need more than a tenth of "
+            "a core, or a longer interval in COMPACT",
         )
 
 
 def _small_files(s: ShownStatus) -> Iterator[Sentence]:
-    batches, wanted_mb = s.counts.last_batches, s.settings.target_file_mb
+    batches, target_mb = s.counts.last_batches, s.settings.target_file_mb
     files = sum(batch.files for batch in batches)
     average = sum(batch.size for batch in batches) // max(1, files)
-    if files < _ENOUGH_FILES or average >= (wanted_mb or _DEFAULT_TARGET_MB) * _MB / _SMALL_SHARE:
+    if files < _ENOUGH_FILES or average >= (target_mb or _DEFAULT_TARGET_MB) * _MB / _SMALL_SHARE:
         return
-    in_each = round(files / len(batches))
-    fewer = f"So do fewer HIVE_COLUMNS: a batch makes {counted(in_each, 'file')}"
-    advice = _together(
-        "" if wanted_mb else f"TARGET_FILE_MB=0 writes files of any size: try {_DEFAULT_TARGET_MB}",
+    files_a_batch = round(files / len(batches))
+    fewer = f"Fewer HIVE_COLUMNS also make them larger: a batch writes {counted(files_a_batch, 'file')}"
+    advice = _join(
+        "" if target_mb else f"TARGET_FILE_MB=0 writes files of any size: try {_DEFAULT_TARGET_MB}",
         f"A longer COMMIT_INTERVAL (now {duration(s.settings.commit_interval)}) makes them larger",
-        fewer if in_each > max(1, len(s.counts.positions)) else "",
+        fewer if files_a_batch > max(1, len(s.counts.positions)) else "",
     )
     compacts = s.settings.compact is not None
     yield Sentence(
         "quiet",
         f"Small files: {size(average)} on average",
         "maintenance#compact",
-        _together(
+        _join(
             f"The last {files:,} files are slow to read",
-            "COMPACT merges those of the past" if compacts else "The command merges those of the past",
+            "COMPACT merges older files" if compacts else "The command merges older files",
             advice,
         ),
         commands=() if compacts else ("python main.py compact",),
     )
 
 
-# --- texts of several sentences -------------------------------------------------------------------------------------
+# --- texts that several sentences use -------------------------------------------------------------------------------
 
 
 def _not_available(waits: tuple[Trouble, ...]) -> str:
     names = list(dict.fromkeys(_NAMES[wait.system] for wait in waits))
-    together = sentence(" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])))
+    systems = sentence(" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])))
     if all(wait.is_unanswered for wait in waits):
-        return f"{together} {'do' if len(names) > 1 else 'does'} not answer"
-    return f"{together} {'are' if len(names) > 1 else 'is'} not available"
+        return f"{systems} {'do' if len(names) > 1 else 'does'} not answer"
+    return f"{systems} {'are' if len(names) > 1 else 'is'} not available"
 
 
 def _next_try(s: ShownStatus, wait: Trouble) -> str:
     if s.live.state == "starting":
         return (
-            "The connector tries again for as long as its log says. If that does not help, the process ends with "
-            "code 75, and its platform starts it again"
+            "The connector retries for the time that its log shows. If that does not help, the process ends with "
+            "code 75, and its platform restarts it"
         )
-    retry = _RETRY.get(wait.system, "The connector tries again, at the latest after 30 s, and goes on by itself")
+    retry = _RETRY.get(wait.system, "The connector retries, at the latest after 30 s, and continues automatically")
     if wait.is_unanswered:
-        retry = "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
+        retry = "The connector waits for the answer, retries after a minute or two, and continues automatically"
     return retry + (". Consuming is paused meanwhile" if s.live.state == "paused" else "")
 
 
 def _slowest(s: ShownStatus) -> tuple[str, str]:
-    """Returns which step takes most of the time of the last batches, and what helps."""
+    """Return which step takes most of the time of the last batches, and a hint."""
     seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEPS}
     total = sum(seconds.values())
     if not total:
@@ -411,12 +412,12 @@ def _slowest(s: ShownStatus) -> tuple[str, str]:
 
 def _kept(s: ShownStatus) -> str:
     age = f". The oldest is {duration(s.age)} old" if s.age else ""
-    return f"None is lost by this. Kafka has those that are not committed, as long as the topic keeps them{age}"
+    return f"No record is lost by this: Kafka keeps uncommitted records for the topic's retention{age}"
 
 
 def _reason(trouble: Trouble) -> str:
     return f"{trouble.doing}: {trouble.cause}"
 
 
-def _together(*texts: str) -> str:
+def _join(*texts: str) -> str:
     return ". ".join(sentence(text) for text in texts if text)

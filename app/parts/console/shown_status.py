@@ -1,4 +1,4 @@
-"""The connector at one moment, and each of several tables, as the status page and its sentences show them."""
+"""The state of the connector and of each table at one moment, for the status page and its sentences."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from app.monitoring.status import Status
 from app.parts.console.history import History
 
 _SLOPE_SECONDS = 300.0
-_FEW = 0.1  # of all partitions
-_LISTED = 10  # topics in a sentence
+_FEW = 0.1  # share of all partitions
+_LISTED = 10  # maximum number of topics in a sentence
 _LATE_INTERVALS = 5
 _LATE_AT_LEAST_SECONDS = 30.0
-_HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
-_LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
+_HARDLY = 0.05  # messages a second; a smaller change of the lag counts as none
+_LONGEST = 7 * 86_400.0  # seconds of a forecast
 
 # Why a partition is not read, the worst first; empty if it is read.
 Hindrance = Literal["suspended", "taken over", "being claimed", "paused", ""]
@@ -26,9 +26,9 @@ HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition on the page; ``position`` and ``age`` are ``None`` if unknown.
+    """A partition on the page. ``position`` and ``age`` are ``None`` if unknown.
 
-    ``age`` is that of the oldest uncommitted record in seconds, 0 if none waits.
+    ``age`` is the age of the oldest uncommitted record in seconds, or 0 without uncommitted records.
     """
 
     tp: TopicPartition
@@ -38,18 +38,18 @@ class PartitionRow:
 
     @property
     def rank(self) -> tuple[int, float, int, TopicPartition]:
-        """Sorts the worst first: those that are not read, then by age, then by lag."""
+        """Sorts the worst first: partitions that are not read, then by age, then by lag."""
         lag = self.position.lag if self.position else None
         return HINDRANCES.index(self.hindrance), -(self.age or 0.0), -(lag or 0), self.tp
 
 
 @dataclass(frozen=True)
 class ShownStatus(Status):
-    """The connector at one moment, and how it came to that.
+    """The state of the connector at one moment, with its history.
 
     Attributes:
-        history: that of the last half hour.
-        monotonic: the moment, in monotonic seconds; ``counts.at`` has it in seconds since the epoch.
+        history: Samples of the last half hour.
+        monotonic: The moment in monotonic seconds. ``counts.at`` is the moment in seconds since the epoch.
     """
 
     history: History
@@ -78,13 +78,13 @@ class ShownStatus(Status):
 
     @cached_property
     def age(self) -> float | None:
-        """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
+        """Age of the oldest uncommitted record in seconds: 0 if all are committed, ``None`` if it is unknown."""
         ages = [row.age for row in self.rows if row.hindrance != "suspended"]
         return max(age or 0.0 for age in ages) if ages and None not in ages else None
 
     @property
     def oldest(self) -> TopicPartition | None:
-        """The partition of this record, if one waits."""
+        """The partition of the oldest uncommitted record, if there is one."""
         return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
 
     @property
@@ -94,7 +94,7 @@ class ShownStatus(Status):
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether no record waits longer than a commit takes."""
+        """Whether no record waits longer than about a commit."""
         return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
 
     def _is_behind(self, row: PartitionRow) -> bool:
@@ -107,13 +107,13 @@ class ShownStatus(Status):
 
     @property
     def outstanding(self) -> list[PartitionRow]:
-        """The partitions that are not read or are behind, while others are well."""
-        found = [row for row in self.rows if row.hindrance or self._is_behind(row)]
-        return found if len(found) < len(self.rows) else []
+        """The partitions that are not read or are behind, unless all are."""
+        rows = [row for row in self.rows if row.hindrance or self._is_behind(row)]
+        return rows if len(rows) < len(self.rows) else []
 
     @property
     def stragglers(self) -> list[TopicPartition]:
-        """The partitions that are behind, if the others are not: at most a tenth of all."""
+        """The partitions that are behind, if they are at most a tenth of all."""
         behind = [row.tp for row in self.rows if self._is_behind(row)]
         return behind if len(behind) <= len(self.rows) * _FEW else []
 
@@ -125,7 +125,7 @@ class ShownStatus(Status):
 
     @property
     def catch_up_seconds(self) -> float | None:
-        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
+        """Seconds until the table is up to date at the present rate; ``None`` if unknown or never."""
         if self.is_up_to_date:
             return 0.0
         if self.counts.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
@@ -135,15 +135,15 @@ class ShownStatus(Status):
 
 
 def of_tables(whole: ShownStatus) -> list[ShownStatus]:
-    """Returns what a process with each of several tables alone would show, without a history.
+    """Return the state of each of several tables, as a process with only this table shows it, without a history.
 
-    Tables that are suspended come first, then those that wait, then those with the oldest records.
+    Suspended tables come first, then tables that wait, then those with the oldest records.
     """
     of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.suspended}
     for row in whole.rows if whole.settings.has_tables else ():
         of_topics.setdefault(row.tp.topic, []).append(row)
-    found = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
-    return sorted(found, key=lambda each: (not each.live.consumption.suspended, not each.live.waits))
+    tables = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
+    return sorted(tables, key=lambda table: (not table.live.consumption.suspended, not table.live.waits))
 
 
 def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> ShownStatus:
@@ -165,14 +165,14 @@ def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> S
     live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
     positions = {row.tp: row.position for row in rows if row.position}
     counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)
-    # The last runs of COMPACT and KEEP are of all tables.
+    # The results of COMPACT and KEEP are those of all tables.
     settings = whole.settings.model_copy(update={"input_topic": topic, "compact": None, "keep": None})
-    found = replace(whole.location, root=f"{whole.location.root.rpartition('/')[0]}/{name}")
-    return ShownStatus(settings, found, live, counts, History(), whole.monotonic)
+    location = replace(whole.location, root=f"{whole.location.root.rpartition('/')[0]}/{name}")
+    return ShownStatus(settings, location, live, counts, History(), whole.monotonic)
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:
-    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``; of many topics it names some."""
+    """Format partitions as ranges by topic: ``sensors 0-23, 30``. Only the first topics are listed."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(tps):
         by_topic.setdefault(tp.topic, []).append(tp.partition)

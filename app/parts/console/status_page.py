@@ -1,8 +1,8 @@
-"""The values of the status page for people: the headline, figures, partitions, and the last batches and warnings.
+"""The values of the status page: the headline, figures, partitions, and the last batches and warnings.
 
-``status_page.html`` is the page, also that of one of several tables, ``partitions.html`` the one with all partitions or
-tables, ``document.html`` the frame of a document. Jinja2 escapes all that it inserts there, and ``escape_control`` what
-a browser would not show or would show in another order.
+``status_page.html`` is the page of the process or of a table. ``partitions.html`` lists all partitions or tables, and
+``document.html`` is the frame of a document. Jinja2 escapes all inserted values. ``escape_control`` escapes characters
+that a browser would not show, or would show in another order.
 """
 
 import base64
@@ -31,9 +31,9 @@ from app.parts.console.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline,
 from app.parts.console.shown_status import HINDRANCES, ShownStatus, listed, of_tables
 
 _REFRESH_SECONDS = 5
-_REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
-_POINTS = 120  # of a chart: three of its pixels each
-_WORST = 10  # partitions, and tables
+_REFRESH_LIST_SECONDS = 30  # for the list of all partitions, which takes longer to read
+_POINTS = 120  # of a chart, three pixels apart
+_WORST = 10  # partitions or tables on the status page
 _RATE_SECONDS = 60.0
 _BAR = 300
 _UNKNOWN = "\N{EN DASH}"
@@ -41,19 +41,19 @@ _COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d6
 
 _STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-# This very style sheet, and pictures of the connector. No script, nothing from elsewhere.
+# Only this style sheet, and pictures of the connector. No script, and nothing from other servers.
 _POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src 'self' data:; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the page shows.
+    """The values that the page shows.
 
     Attributes:
-        uptime: in seconds.
-        seconds: for how long the connector has been like this.
-        python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
-        is_of_table: ``status`` is that of one of several tables, all else that of the process.
+        uptime: Seconds since the start.
+        seconds: Seconds since the connector's present state began.
+        python_bytes, java_bytes: Memory of the two processes; ``None`` if unknown.
+        is_of_table: Whether ``status`` is the status of one of several tables. The other values are of the process.
     """
 
     status: ShownStatus
@@ -66,7 +66,7 @@ class View:
 
 
 def policy(settings: Settings) -> dict[str, str]:
-    """Returns the headers that say what a browser may do with the page, and which pages may show it in a frame."""
+    """Return the headers that limit the page's contents, and the pages that may show it in a frame."""
     if origins := settings.http_frame_ancestors:
         return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors {' '.join(origins)}"}
     return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
@@ -114,18 +114,17 @@ def render_tables(view: View) -> str:
 
 
 def render_document(path: str, document: Document) -> str:
-    """Renders a page of the documents; ``path`` is the one that it is served at."""
+    """Render a page of the documentation, which is served at ``path``."""
     return _DOCUMENT.render(root="./" + "../" * (path.count("/") - 1), document=document, version=__version__)
 
 
 def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
-    """Returns the values that both pages show."""
+    """Return the values that both pages show."""
     status, top = view.status, headline(view.status)
     names = (status.settings.deployment_name, status.settings.replica_name)
     groups = {"Assigned": [row.tp for row in status.rows]}
-    groups |= {
-        formatting.sentence(each): [row.tp for row in status.rows if row.hindrance == each] for each in HINDRANCES[:-1]
-    }
+    for hindrance in HINDRANCES[:-1]:
+        groups[formatting.sentence(hindrance)] = [row.tp for row in status.rows if row.hindrance == hindrance]
     return {
         "settings": status.settings,
         "location": status.location,
@@ -146,7 +145,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
-    """Returns name, colour and state of each system that the connector works with."""
+    """Return name, colour and state of each system that the connector uses."""
     live, is_found = status.live, status.found is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
@@ -167,7 +166,7 @@ def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
 
 
 def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, float]]]:
-    """Returns a bar for each batch: its steps with x and width, out of ``_BAR`` for the longest batch."""
+    """Return a bar for each batch: its steps with x and width. The longest batch has the width ``_BAR``."""
     longest = max((sum(batch.seconds.values()) for batch in batches), default=0.0) or 1.0
     bars = []
     for batch in batches:
@@ -180,7 +179,7 @@ def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, floa
 
 
 def _query(status: ShownStatus) -> str:
-    """Returns a statement for DuckDB that shows rows of the newest file; empty without one."""
+    """Return a DuckDB statement that shows rows of the newest file; empty without a file."""
     files = status.counts.last_files
     if not files:
         return ""
@@ -189,37 +188,37 @@ def _query(status: ShownStatus) -> str:
 
 
 def _compaction(status: ShownStatus) -> tuple[str, str] | None:
-    """Returns what the last compaction did, and more about it; ``None`` without COMPACT."""
+    """Return the result of the last compaction, and details; ``None`` without COMPACT."""
     if status.compaction_seconds is None:
         return None
     last = status.counts.maintenance
     if last is None:
         return "none yet", f"one each {formatting.duration(status.compaction_seconds)}"
-    begun = [f"one has begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
+    begun = [f"one began {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
     if not last.ended:
         return "none yet", begun[0]
     more = [f"ended {_ago(status.counts.at, last.ended)}"]
-    more += [f"{last.later:,.0f} files left for later"] if last.later else []
+    more += [f"{last.later:,.0f} files in the next run"] if last.later else []
     more += begun
     return f"{last.before:,.0f} → {last.after:,.0f} files", ", ".join(more)
 
 
 def _catching_up(status: ShownStatus) -> tuple[str, str]:
-    """Returns in how long all records are in the table, and how the lag changes."""
+    """Return the time until the table is up to date, and the change of the lag."""
     seconds, change, is_consuming = status.catch_up_seconds, status.shrinks_by, status.live.state == "consuming"
     if status.is_up_to_date and (is_consuming or not status.counts.lag):
-        caught_up, changes = "up to date", "no record waits longer than a commit takes"
+        caught_up, changes = "up to date", "no record waits longer than a commit"
     else:
         caught_up = "unknown" if seconds is None or not is_consuming else formatting.duration(seconds)
         verb = "shrinks" if (change or 0.0) > 0 else "grows"
-        changes = f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays"
+        changes = f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays the same"
         if change is None:
-            changes = "the lag's change is not known yet"
+            changes = "the change of the lag is not known yet"
     return _UNKNOWN if status.counts.lag is None else caught_up, changes
 
 
 def _if_known(shown: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Returns a filter that shows a value, or a dash for ``None``."""
+    """Return a filter that shows a value, or a dash for ``None``."""
     return lambda value: _UNKNOWN if value is None else shown(value)
 
 
@@ -232,13 +231,13 @@ def _ago(now: float, at: float) -> str:
 
 
 def _page(name: str) -> str:
-    """Returns the address of a page of the documents, from its name and a heading, as in ``operations#memory``."""
+    """Return the address of a page of the documentation from its name and heading, such as ``operations#memory``."""
     page, mark, heading = name.partition("#")
     return f"{DOCUMENTS}/{page}.md{mark}{heading}"
 
 
 def _visible(value: object) -> object:
-    """Escapes what a browser would not show, in all but the templates' own text."""
+    """Escape characters that a browser would not show, except in the templates' own text."""
     return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,12 +1,12 @@
-"""Runs a command in a process of its own with a small share of a core, which ends with this process.
+"""Runs a command in a separate process with a small share of a core. The command ends with this process.
 
-Between the two is this module as a program, of Python's own library alone, for a thread of the connector would wait for
-the interpreter's lock at each look:
+This module is also the program between the two. A thread of the connector would wait for the interpreter's lock at
+each check. The program needs only Python's standard library:
 
     python -P background.py <pid of the connector> <command> <arguments> …
 
-The command runs where a core is idle, and is the first to go where memory ends. Priority alone would not do: a
-container's quota of processor time is for all its processes.
+The command runs on idle cores, and the kernel kills it first if memory runs out. Priority is not enough, because all
+processes of a container share its quota of processor time.
 """
 
 import os
@@ -24,16 +24,16 @@ MAIN = Path(__file__).parents[3] / "main.py"
 KILLED: Final = 128  # a shell adds the signal
 
 _SHARE: Final = 0.1  # of a core
-_TICK: Final = 0.25  # seconds between two looks
-_FIRST_TO_GO: Final = "1000"
+_TICK: Final = 0.25  # seconds between two checks
+_KILLED_FIRST: Final = "1000"
 
 
 def run_in_background(
     arguments: Sequence[str], variables: Mapping[str, str], stop: Event, say: Callable[[str], None]
 ) -> int:
-    """Run this command of main.py, and return its exit code; above 128 if it was killed, as by ``stop``.
+    """Run this command of main.py, and return its exit code: above 128 if it was killed, for example by ``stop``.
 
-    ``variables`` are set beside the environment's; each line that it prints goes to ``say``.
+    The process receives the environment and ``variables``. ``say`` receives each printed line.
     """
     with Popen(
         [sys.executable, "-P", __file__, str(os.getpid()), sys.executable, str(MAIN), *arguments],
@@ -42,10 +42,10 @@ def run_in_background(
         stdout=PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # what kills all of our group leaves it, and it ends the command
+        start_new_session=True,  # a signal to the connector's group does not reach it, so it can end the command
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
-        reader = Thread(target=_hand_on, args=(process.stdout, say), name="background", daemon=True)
+        assert process.stdout is not None  # noqa: S101 - because of PIPE
+        reader = Thread(target=_forward, args=(process.stdout, say), name="background", daemon=True)
         reader.start()
         while process.poll() is None and not stop.wait(_TICK):
             pass
@@ -54,35 +54,35 @@ def run_in_background(
         return process.wait()
 
 
-def _hand_on(lines: IO[str], say: Callable[[str], None]) -> None:
+def _forward(lines: IO[str], say: Callable[[str], None]) -> None:
     for line in lines:
         say(line.rstrip("\n"))
 
 
 def main(parent: int, command: Sequence[str]) -> int:
     """Run the command, and return its exit code."""
-    told: list[int] = []  # an error of the handler would leave a command behind that has just begun
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-    with Popen(command, process_group=0, preexec_fn=_yield_to_others) as process:  # noqa: PLW1509 - no threads
-        with suppress(OSError):  # it has ended, or there is no /proc
-            Path(f"/proc/{process.pid}/oom_score_adj").write_text(_FIRST_TO_GO)
+    signals: list[int] = []  # the handler raises no error: that could leave a command running that has just begun
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    with Popen(command, process_group=0, preexec_fn=_lower_priority) as process:  # noqa: PLW1509 - no threads
+        with suppress(OSError):  # the process has ended, or there is no /proc
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(_KILLED_FIRST)
         try:
-            _hold_back(process, lambda: bool(told) or os.getppid() != parent)
+            _throttle(process, lambda: bool(signals) or os.getppid() != parent)
         finally:
             _signal(process.pid, signal.SIGKILL)  # with its Java
-    if told:
-        return KILLED + told[0]
+    if signals:
+        return KILLED + signals[0]
     return process.returncode if process.returncode >= 0 else KILLED - process.returncode
 
 
-def _yield_to_others() -> None:
+def _lower_priority() -> None:
     if sys.platform == "linux":
-        with suppress(OSError):  # sandboxes may know no priorities
+        with suppress(OSError):  # some sandboxes have no priorities
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def _hold_back(process: Popen[bytes], is_over: Callable[[], bool]) -> None:
-    """Wait for the end of the process, and stop it for as long as it has had more than its share."""
+def _throttle(process: Popen[bytes], is_over: Callable[[], bool]) -> None:
+    """Wait for the end of the process, and suspend it while it has used more than its share."""
     used, looked, ahead, is_stopped = 0.0, time.monotonic(), 0.0, False
     while process.poll() is None and not is_over():
         before, used = used, _cpu_seconds(process.pid)
@@ -100,13 +100,13 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _cpu_seconds(group: int) -> float:
-    """The processor time of a process group; 0 without ``/proc``."""
+    """Return the processor time of a process group; 0 without ``/proc``."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[2]) == group:
-                ticks += sum(map(int, fields[11:15]))  # with those of its children that have ended
+                ticks += sum(map(int, fields[11:15]))  # includes children that have ended
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -1,4 +1,4 @@
-"""Which batches' rows are in a file, by its name and its footer. ``audit`` reads it, ``compact`` passes it on."""
+"""The batches of the rows in a file, from its name and footer. ``audit`` reads them, and ``compact`` copies them."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from app.table.layout import is_merged, part_of, shared_file_of, topic_in_names
 
 
 class Part(NamedTuple):
-    """A batch has the offsets from ``first`` to ``last`` of a topic-partition; a topic is as file names have it."""
+    """A batch's offsets of a topic-partition, from ``first`` to ``last``. The topic is written as in file names."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """The batch, as the names of its files end before ``.parquet``."""
+        """The batch as in file names, in front of ``.parquet``."""
         return f"{self.owner}-{self.number}"
 
 
@@ -35,27 +35,27 @@ _BATCHES: Final = "kafka_batches"
 
 
 def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> Sequence[Part]:
-    """The parts of batches in a file; none for a file of another program."""
+    """Return the parts of batches in a file; none for a file of another program."""
     if part := named_part(key):
         return [part]
     if shared := shared_file_of(key.rpartition("/")[2]):
         return [
-            Part(topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, *shared)
-            for each in read_batch_offsets(footer)
+            Part(topic_in_names(offsets.tp.topic), offsets.tp.partition, offsets.first, offsets.last, *shared)
+            for offsets in read_batch_offsets(footer)
         ]
     return _read(footer) if is_merged(key) else []
 
 
 def named_part(key: str) -> Part | None:
-    """The part of a batch that is in the name of a file of one topic-partition; ``None`` for any other name."""
-    found = part_of(key.rpartition("/")[2])
-    if found is None:
+    """Return the part of a batch in the name of a file of one topic-partition; ``None`` for any other name."""
+    part = part_of(key.rpartition("/")[2])
+    if part is None:
         return None
-    return Part(*found.offsets.tp, found.offsets.first, found.offsets.last, found.owner, found.number)
+    return Part(*part.offsets.tp, part.offsets.first, part.offsets.last, part.owner, part.number)
 
 
 def as_merged_metadata(batches: Iterable[Sequence[Part]]) -> dict[str, str]:
-    """The metadata of a merged file, in its footer or of a column in it: the batches, as a Parquet file in base64."""
+    """Return the metadata of a merged file's footer or column: the batches, as a Parquet file in base64."""
     parts = sorted({*chain.from_iterable(batches)})
     body = BytesIO()
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts], _PARTS), body)

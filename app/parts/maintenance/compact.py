@@ -1,4 +1,4 @@
-"""``python main.py compact``: merges small files of the table, and brings old ones to the table's types."""
+"""``python main.py compact`` merges small files of the table, and converts old files to the table's types."""
 
 import time
 from argparse import Namespace
@@ -20,13 +20,13 @@ from app.table.parquet_reader import schema_of
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 
-_WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
+_WHILE_KEPT = timedelta(days=1)  # the name of a merged file stays occupied, so that a late upload fails
 _MEGABYTE = 1 << 20
 _CODEC = "ZSTD"
 
 
 def compact(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list what would be merged; an error if folders had to be left as they are."""
+    """Merge files, or list the files to be merged. Raise an error if folders were skipped because of errors."""
     if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
@@ -51,18 +51,18 @@ def compact(settings: Settings, options: Namespace) -> int:
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
         if not options.dry_run:
-            counts = {"before": before, "after": after, "later": selection.warm, "failed": len(job.left)}
+            counts = {"before": before, "after": after, "later": selection.warm, "failed": len(job.failed)}
             keep_maintenance(job.table.store, job.table.root, begun=begun, ended=time.time(), **counts)
         if selection.warm:
-            print_line(f"left for later: {counted(selection.warm, 'file')} younger than {selection.age}")
-        job.require_nothing_left()
+            print_line(f"skipped: {counted(selection.warm, 'file')} younger than {selection.age}")
+        job.require_no_failure()
     return 0
 
 
 class _Selection:
-    """Decides which files of a folder become one, of so many bytes at the most, if they are so old.
+    """Selects old files of a folder that become one file of at most ``target_bytes``.
 
-    ``warm`` is how many small files were left because they are younger.
+    ``warm`` is the number of small files that are too young.
     """
 
     def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:
@@ -76,17 +76,17 @@ class _Selection:
         self.warm = 0
 
     def is_candidate(self, _: str, files: Sequence[StoredObject]) -> bool:
-        """Whether footers are worth reading, by the listing alone."""
+        """Whether to read footers, judged by the listing only."""
         cold = [file for file in files if file.last_modified <= self._cold]
         self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
         if any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold):
             return True
-        return any(len(some) > 1 for some in bins_worth_merging(cold, self._target_bytes))
+        return any(len(bin_) > 1 for bin_ in bins_worth_merging(cold, self._target_bytes))
 
     def bins(self, files: Sequence[DataFile]) -> Iterator[Bin]:
-        """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
+        """Yield bins of several files, of files with other types or codecs, and of files without rows.
 
-        No file is deleted that a catalog lists, so there those without rows stay.
+        Files without rows stay if there is a catalog, because files that it lists are never deleted.
         """
         files = [file for file in files if file.last_modified <= self._cold]
         is_free = self._now - _WHILE_KEPT
@@ -96,16 +96,16 @@ class _Selection:
         full = [file for file in files if file.rows]
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in full}
         bins = [*bins_worth_merging(full, self._target_bytes)]
-        merged = {file.key for some in bins for file in some}
+        merged = {file.key for bin_ in bins for file in bin_}
         bins += ([file] for file in full if file.key not in merged)
-        for some in bins:
-            why = {reason for file in some for reason in reasons[file.key]}
-            if len(some) > 1 or why:
-                yield Bin(some, sorted(why))
+        for bin_ in bins:
+            why = {reason for file in bin_ for reason in reasons[file.key]}
+            if len(bin_) > 1 or why:
+                yield Bin(bin_, sorted(why))
 
 
 def _reasons(file: DataFile, table: Mapping[str, pa.DataType]) -> set[str]:
-    """The types and the codecs of a file that are not those of the table."""
+    """Return the differences between the file's types and codecs and those of the table."""
     differences = {
         f"{name} {type_name(kind)} → {type_name(table[name])}"
         for name, kind in TableSchema.from_arrow(schema_of(file)).columns.items()

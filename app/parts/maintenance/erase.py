@@ -1,4 +1,4 @@
-"""``python main.py erase``: deletes rows that meet conditions, or folders of a time long ago."""
+"""``python main.py erase`` deletes rows that meet conditions, or old folders."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -22,27 +22,27 @@ from app.parts.maintenance.spark_merge import may_match
 from app.parts.maintenance.table import TableAtWork
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
-_TOGETHER = 256 << 20  # bytes
-_PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; together more than a lease
+_BIN_BYTES = 256 << 20
+_PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; their sum is longer than a lease
 _NOT_SEARCHED = """\
-Not searched: records that are in Kafka only, or in files written after this run began: run it again once they are in
-the table. Older versions that the bucket keeps, and uploads that were cut off."""
+Not searched: records that are only in Kafka, or in files written after this run began. Run erase again once they are
+in the table. Also not searched: older versions that the bucket keeps, and incomplete uploads."""
 
 
 def erase(settings: Settings, options: Namespace) -> int:
-    """Delete rows, or count them; an error if not all could be searched."""
+    """Delete rows, or count them. Raise an error if some could not be searched."""
     if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return erase_iceberg(settings, options)
-    if not options.where:  # no row is read: COLUMN_TYPES that contradict the table must not keep old folders
+    if not options.where:  # no row is read, so wrong COLUMN_TYPES must not prevent the deletion of folders
         settings = settings.model_copy(update={"column_types": {}})
     with new_job(settings, options) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
-        wanted: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
+        is_chosen: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
         refuse_clock(options, job.table.store, job.table.root)
-        listed = ((sum(file.size for file in found), wanted(path)) for path, found in job.table.folders(()))
-        refuse_most(options, job.table.store, job.table.root, listed)
+        sizes = ((sum(file.size for file in files), is_chosen(path)) for path, files in job.table.folders(()))
+        refuse_most(options, job.table.store, job.table.root, sizes)
         rows = files = 0
         folders: set[str] = set()
         for pause in _PAUSES[: 1 if options.dry_run else None]:
@@ -51,33 +51,33 @@ def erase(settings: Settings, options: Namespace) -> int:
                 sleep(pause)
             if not options.dry_run:
                 job.resume()
-            for path, changes in _search(job, wanted, conditions):
+            for path, changes in _search(job, is_chosen, conditions):
                 erased = sum(change.files.rows - change.rows for change in changes)
                 folders.add(path)
                 rows += erased
                 files += sum(len(change.files.files) for change in changes)
                 print_line(f"{path or '.'}: {counted(erased, 'row')}")
-            wanted = (job.hindered.keys() - job.left).__contains__
-            if not job.hindered.keys() - job.left:
+            is_chosen = (job.hindered.keys() - job.failed).__contains__
+            if not job.hindered.keys() - job.failed:
                 break
         for path, reason in job.hindered.items():
-            job.leave(path, reason, "not searched as a whole")
-        note_erased(options, job.table.store, job.table.root, rows, len(job.left))
+            job.fail(path, reason, "not searched completely")
+        note_erased(options, job.table.store, job.table.root, rows, len(job.failed))
         would = "would be erased" if options.dry_run else "erased"
         print_line(f"{counted(rows, 'row')} {would} from {counted(files, 'file')} in {counted(len(folders), 'folder')}")
         if options.where:
-            _leave_what_is_never_searched(job)
+            _report_unsearched_files(job)
             print_line(_NOT_SEARCHED)
-        job.require_nothing_left()
+        job.require_no_failure()
     return 0
 
 
 def _search(
-    job: Job, is_wanted: Callable[[str], bool], conditions: Sequence[str]
+    job: Job, is_chosen: Callable[[str], bool], conditions: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[Change]]]:
-    """Erase rows of these folders once; ``job.hindered`` then has those of them that are to be searched again."""
+    """Erase rows of these folders once. Afterwards ``job.hindered`` contains the folders to search again."""
     job.hindered.clear()
-    for candidates in job.candidates(lambda path, _: is_wanted(path)):
+    for candidates in job.candidates(lambda path, _: is_chosen(path)):
         matching = _matching(job, candidates, conditions)
         for (path, *_), may in zip(candidates, matching, strict=True):
             if not may:
@@ -86,7 +86,7 @@ def _search(
 
 
 def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[bool]:
-    """Whether each folder may have such rows, by its partition values."""
+    """Return for each folder whether it may contain these rows, by its partition values."""
     if conditions == EVERY_ROW:
         return [True] * len(candidates)
     partitions = [job.table.partition_values(path) for path, *_ in candidates]
@@ -97,11 +97,11 @@ def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[st
 
 
 def _in_bins(files: Sequence[DataFile]) -> Iterator[Bin]:
-    """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole.
+    """Group the files into bins, so that rows in one file do not cause a rewrite of a large folder.
 
-    Files without rows stay: the name of a merged one is to be taken for a day.
+    Files without rows stay, because the name of a merged file must be occupied for a day.
     """
-    return map(Bin, by_size((each for each in files if each.rows), _TOGETHER, attrgetter("size")))
+    return map(Bin, by_size((file for file in files if file.rows), _BIN_BYTES, attrgetter("size")))
 
 
 def _is_old(table: TableAtWork, age: timedelta | None, path: str) -> bool:
@@ -112,16 +112,16 @@ def _is_old(table: TableAtWork, age: timedelta | None, path: str) -> bool:
     return has_ended(table.partition_values(path), age, table.spec.time_zone)
 
 
-def _leave_what_is_never_searched(job: Job) -> None:
-    """Report the dead letter, also of batches that are not finished, and what executors of a cluster have left."""
+def _report_unsearched_files(job: Job) -> None:
+    """Report files of the dead letter, also of batches in progress, and temporary files of a cluster's executors."""
     store, table_root = job.table.store, job.table.root
     root = f"{dead_letter_root(table_root)}/"
     keys = {key for key in job.table.at_begin.pending & survey(store, table_root).pending if key.startswith(root)}
-    dead = job.table.with_footers(found for found in store.list(root) if found.key.endswith(".parquet"))
+    dead = job.table.with_footers(stored for stored in store.list(root) if stored.key.endswith(".parquet"))
     keys |= {file.key for file in dead if file.rows}
     if keys:
-        what = f"{counted(len(keys), 'file')} may have such records: delete them by hand"
-        job.leave(f"{store.uri}/{dead_letter_root(table_root)}", what, "not searched")
+        reason = f"{counted(len(keys), 'file')} may contain these records: delete them manually"
+        job.fail(f"{store.uri}/{dead_letter_root(table_root)}", reason, "not searched")
     if staged := len(list(staged_files(store, table_root))):
-        what = f"{counted(staged, 'file')} of a run on a cluster: run it again a day later"
-        job.leave(journal_folder(table_root), what, "not searched")
+        reason = f"{counted(staged, 'file')} of a run on a cluster: run erase again a day later"
+        job.fail(journal_folder(table_root), reason, "not searched")

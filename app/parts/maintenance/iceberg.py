@@ -1,4 +1,4 @@
-"""``python main.py compact`` for an Iceberg table: merges small files, and lists those that no snapshot has."""
+"""``python main.py compact`` for an Iceberg table merges small files, and lists orphan files."""
 
 import time
 from argparse import Namespace
@@ -27,44 +27,44 @@ from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
 from app.work_pool import side_by_side
 
-_FILES_AT_ONCE = 1_000  # that become one, or in one commit
-_LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be committed
+_FILES_AT_ONCE = 1_000  # merged into one file, or in one commit
+_ORPHAN_AGE = timedelta(days=1)  # the batch of a younger file may still be committed
 
 
 def compact_iceberg(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list what would be merged."""
+    """Merge files, or list the files to be merged."""
     begun = time.time()
-    table, rewrite = _opened(settings)
-    listed = {found.key: found for found in table.store.list(f"{table.root}/") if _is_own(found.key, table.root)}
+    table, rewrite = _open(settings)
+    listed = {stored.key: stored for stored in table.store.list(f"{table.root}/") if _is_own(stored.key, table.root)}
     selection = _Selection(table, rewrite, listed, options)
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
-        for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
-            unchanged = ((fitting.files, 0) for fitting in some)
-            for files, size in unchanged if options.dry_run else _merged(rewrite, some):
+        for bins in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
+            unchanged = ((fitting.files, 0) for fitting in bins)
+            for files, size in unchanged if options.dry_run else _merge(rewrite, bins):
                 before, after = before + len(files), after + 1
-                former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
+                former = f"{counted(len(files), 'file')}, {sum(file.size for file in files):,} bytes"
                 folder = table.folder_of(files[0].key)
                 print_line(f"{folder or '.'}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
-    selection.tell()
+    selection.print_skipped()
     if not options.dry_run:
         counts = {"before": before, "after": after, "later": selection.warm, "failed": 0}
         keep_maintenance(table.store, table.root, begun=begun, ended=time.time(), **counts)
-    chosen = {key: found for key, found in listed.items() if selection.is_chosen(key)}
+    chosen = {key: stored for key, stored in listed.items() if selection.is_chosen(key)}
     _list_orphans(table, rewrite, chosen)
     return 0
 
 
 def erase_iceberg(settings: Settings, options: Namespace) -> int:
-    """Take partitions of a time long ago out of the table, or count their rows."""
+    """Remove old partitions from the table, or count their rows."""
     if options.where:
         hint = "Use DELETE FROM of Spark or Trino, and expire_snapshots"
-        raise ConfigError("erasing rows", "the table is one of Iceberg", hint)
-    table, rewrite = _opened(settings)
+        raise ConfigError("erasing rows", "it is an Iceberg table", hint)
+    table, rewrite = _open(settings)
     live = rewrite.files((settings.timestamp_column, settings.timestamp_as))
     if live and not any(file.times for file in live):
-        cause = "the table has none of the time of its records"
+        cause = "the table has no partitions by the time of its records"
         hint = "Check TIMESTAMP_COLUMN and TIMESTAMP_AS, or use DELETE FROM of an engine"
         raise ConfigError("finding old partitions", cause, hint)
 
@@ -86,8 +86,8 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
     return 0
 
 
-def _opened(settings: Settings) -> tuple[TableAtWork, Rewrite]:
-    table = TableAtWork(settings, writes=False)  # the catalog alone is written
+def _open(settings: Settings) -> tuple[TableAtWork, Rewrite]:
+    table = TableAtWork(settings, writes=False)  # only the catalog is written
     assert isinstance(table.catalog, IcebergTable)  # noqa: S101 - the settings say so
     return table, Rewrite(table.catalog, table.store, settings.spec.sort_column, settings.spark.row_group_rows)
 
@@ -101,16 +101,16 @@ class _Selection:
         self._options = options
         self._target_bytes: int = options.target_mb << 20
         cold = datetime.now(UTC) - options.when_cold
-        self._young = {key for key, found in listed.items() if found.last_modified > cold}
+        self._young = {key for key, stored in listed.items() if stored.last_modified > cold}
         self.warm = 0
         self._with_deletes = self._elsewhere = 0
 
     def is_chosen(self, key: str) -> bool:
-        """Whether the file is in one of the folders that the user wants."""
+        """Whether the file is in one of the folders of ``--folder``."""
         return is_chosen(self._table.folder_of(key) or ".", self._options.folder)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
-        """Yield files that become one, by their specs and partitions."""
+        """Yield groups of files to merge, by their specs and partitions."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
             if not _is_own(file.key, self._table.root):
@@ -120,56 +120,56 @@ class _Selection:
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             self._with_deletes += sum(file.has_deletes for file in group)
-            cold = [file for file in small if file.key not in self._young]  # an engine may write elsewhere
+            cold = [file for file in small if file.key not in self._young]  # files of engines may be in other folders
             if len(small) > 1:
                 self.warm += len(small) - len(cold)
-            if not any(some[1:] for some in bins_worth_merging(cold, self._target_bytes)):
-                continue  # no footer is worth reading
+            if not any(bin_[1:] for bin_ in bins_worth_merging(cold, self._target_bytes)):
+                continue  # no footer has to be read
             for columns, fitting in self._rewrite.fitting(_with_columns(self._table, cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
-    def tell(self) -> None:
+    def print_skipped(self) -> None:
         if self.warm:
             age = duration(self._options.when_cold.total_seconds())
-            print_line(f"left for later: {counted(self.warm, 'file')} younger than {age}")
+            print_line(f"skipped: {counted(self.warm, 'file')} younger than {age}")
         if self._with_deletes:
-            left = counted(self._with_deletes, "file")
-            print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
+            files = counted(self._with_deletes, "file")
+            print_line(f"skipped: {files} with rows deleted by an engine; rewrite_data_files of Spark merges them")
         if self._elsewhere:
-            print_line(f"left: {counted(self._elsewhere, 'file')} outside of the table's folder {self._table.root}")
+            print_line(f"skipped: {counted(self._elsewhere, 'file')} outside the table's folder {self._table.root}")
 
 
 def _is_own(key: str, root: str) -> bool:
-    """Whether no other table has this folder; in ``data`` engines have folders of other names too."""
+    """Whether the file can only belong to this table. In ``data``, engines write folders with other names too."""
     return is_data_file(key, root) or (key.startswith(f"{root}/data/") and key.endswith(".parquet"))
 
 
 def _with_columns(table: TableAtWork, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:
     workers = table.settings.max_write_workers
-    for file, footer in side_by_side(workers, lambda its: read_footer(table.store, its.key, its.size), files):
+    for file, footer in side_by_side(workers, lambda data: read_footer(table.store, data.key, data.size), files):
         yield file, footer.schema.to_arrow_schema().remove_metadata()
 
 
-def _merged(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
-    """Merge and commit, and yield files with the size of the one that they became."""
-    merged = []
+def _merge(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
+    """Merge and commit, and yield the files with the size of the merged file."""
+    merges = []
     for fitting in bins:
         with scratch_folder() as scratch:
-            merged.append(rewrite.merge(fitting, scratch, lambda its: as_merged_metadata(starmap(batches_in, its))))
-    done = rewrite.commit(merged)
-    for each in done:
-        yield each.inputs, each.file.size
-    if len(done) < len(merged):
-        print_line(f"{counted(len(merged) - len(done), 'merge')} given up: their files have changed meanwhile")
+            merges.append(rewrite.merge(fitting, scratch, lambda keys: as_merged_metadata(starmap(batches_in, keys))))
+    committed = rewrite.commit(merges)
+    for merge in committed:
+        yield merge.inputs, merge.file.size
+    if len(committed) < len(merges):
+        print_line(f"{counted(len(merges) - len(committed), 'merge')} skipped: their files have changed meanwhile")
 
 
 def _list_orphans(table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject]) -> None:
-    """List data files that no snapshot has and no batch may still commit."""
-    old = datetime.now(UTC) - _LEFT_OVER
+    """List data files that are in no snapshot, and that no batch may still commit."""
+    old = datetime.now(UTC) - _ORPHAN_AGE
     left_out = survey(table.store, table.root).left_out
-    candidates = {key for key, found in listed.items() if found.last_modified < old} - left_out
+    candidates = {key for key, stored in listed.items() if stored.last_modified < old} - left_out
     orphans = sorted(candidates - rewrite.referenced())
     for key in orphans:
         print_line(f"in no snapshot: {table.store.uri}/{key}")

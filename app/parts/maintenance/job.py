@@ -1,4 +1,4 @@
-"""Goes through a table's folders, for ``compact`` and ``erase``."""
+"""Processes a table's folders, for ``compact`` and ``erase``."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,21 +24,21 @@ from app.storage.base import StoredObject
 from app.work_pool import side_by_side
 
 _Item = TypeVar("_Item")
-_Folder = tuple[str, FolderRecord, list[StoredObject]]  # its path below the table, its record, its data files
+_Folder = tuple[str, FolderRecord, list[StoredObject]]  # the path below the table, the record, the data files
 
 _CHEAP_BYTES = 1 << 20
-_FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
-_LEASE = timedelta(minutes=10)  # after which another run takes it over; it saves work, and nothing relies on it
-_LEFT_OVER = timedelta(days=1)
+_FILES_AT_ONCE = 5_000  # whose entries and footers are in memory
+_LEASE = timedelta(minutes=10)  # afterwards another run takes over; this only saves work, and safety doesn't need it
+_STAGED_AGE = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
 _MOST_FOLDERS_AT_ONCE = 4
-_BUSY = f"another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes"
-_UNSETTLED = "it has files of a batch that is not finished, or was rolled back; the connector finishes or removes them"
+_BUSY = f"another run is working on it, or was interrupted in the last {_LEASE.seconds // 60} minutes"
+_UNSETTLED = "it contains files of a batch in progress or rolled back; the connector completes or removes them"
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files to merge into one. ``reasons`` are those other than their number."""
+    """Files to merge into one. ``reasons`` are the reasons other than their number."""
 
     files: Sequence[DataFile]
     reasons: Sequence[str] = ()
@@ -49,12 +49,12 @@ class Bin:
 
     @property
     def size(self) -> int:
-        """Of all files, in bytes."""
+        """Size of all files in bytes."""
         return sum(file.size for file in self.files)
 
 
 class Change(NamedTuple):
-    """The result for files that became one: its rows, and its bytes (0 if there is none)."""
+    """The files of a bin, and rows and bytes of the file that they became (0 bytes without a file)."""
 
     files: Bin
     rows: int
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A folder, by its path below the table, with its record, and those of its files that are to be worked on."""
+    """A folder: its path below the table, its record, and the files to process."""
 
     path: str
     record: FolderRecord
@@ -70,17 +70,17 @@ class Candidate(NamedTuple):
 
 
 def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Yield the items in groups of this size at the most, or of a larger item alone."""
-    some: list[_Item] = []
+    """Yield the items in groups of at most this size. A larger item is a separate group."""
+    group: list[_Item] = []
     size = 0
     for item in items:
-        if some and size + size_of(item) > most:
-            yield some
-            some, size = [], 0
-        some.append(item)
+        if group and size + size_of(item) > most:
+            yield group
+            group, size = [], 0
+        group.append(item)
         size += size_of(item)
-    if some:
-        yield some
+    if group:
+        yield group
 
 
 class _Sized(Protocol):
@@ -92,10 +92,10 @@ _File = TypeVar("_File", bound=_Sized)
 
 
 def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[list[_File]]:
-    """Yield smaller files that may become one of so many bytes at the most; at times only one or none.
+    """Yield bins of smaller files to merge into a file of at most ``target_bytes``. A bin may have one file or none.
 
-    The largest of such a group are left out while they have over a megabyte, and over twice the bytes of the others
-    together. So where small files come again and again, a merged one is not written anew each time.
+    A bin leaves out its largest file if that has over a megabyte, and over twice the bytes of the other files. So, if
+    small files keep arriving, a merged file is not rewritten each time.
     """
     size_of = attrgetter("size")
     small = sorted((file for file in files if file.size < target_bytes), key=size_of)
@@ -109,9 +109,9 @@ def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[li
 
 @contextmanager
 def new_job(settings: Settings, options: Namespace) -> Iterator["Job"]:
-    """Yields a job for the block; ``--folder`` has patterns of its folders, without any it has all."""
+    """Yield a job for the folders that match the patterns of ``--folder``; without a pattern, for all folders."""
     table = TableAtWork(settings, writes=not options.dry_run)
-    if "session" not in options:  # it is the first table of the run
+    if "session" not in options:  # the first table of the run
         options.session = SharedSession(settings, options.ends)
     options.session.renew()
     with scratch_folder() as scratch:
@@ -121,8 +121,8 @@ def new_job(settings: Settings, options: Namespace) -> Iterator["Job"]:
 class Job:
     """One run over a table.
 
-    ``hindered`` is why not all rows of some folders could be worked on, where another try may do; ``left`` are folders
-    with an error.
+    ``hindered`` contains folders that were not processed completely, with the reason; a retry may help. ``failed`` are
+    folders with an error.
     """
 
     def __init__(self, table: TableAtWork, merger: Merger, globs: Sequence[str]) -> None:
@@ -130,43 +130,43 @@ class Job:
         self.merger = merger
         self._globs = globs
         self.hindered: dict[str, str] = {}
-        self.left: set[str] = set()
-        self._has_any = False  # whether a folder is like one of the patterns
+        self.failed: set[str] = set()
+        self._has_any = False  # whether a folder matches one of the patterns
 
     def resume(self) -> None:
-        """Complete or give up what runs have begun that were cut off, and delete what executors have left."""
+        """Complete or roll back interrupted changes of other runs, and delete temporary files of executors."""
         table, now = self.table, datetime.now(UTC)
-        for record, replacement, found in open_records(table.store, table.root):
+        for record, replacement, stored in open_records(table.store, table.root):
             folder = replacement.folder
-            if now - found.last_modified < _LEASE:
+            if now - stored.last_modified < _LEASE:
                 print_line(f"{folder or '.'}: {_BUSY}")
                 continue
-            said = "completed what another run had begun"
+            message = "completed an interrupted change of another run"
             try:
                 if not self.merger.resume(record, replacement):
-                    said = "given up what another run had begun; an erase that was cut off has to be run again"
+                    message = "rolled back an interrupted change of another run; run an interrupted erase again"
             except SkippedError:
-                said = "another run has completed it"
-            except FatalError as error:  # the other folders can go on
-                self.leave(folder, error)
+                message = "another run has completed it"
+            except FatalError as error:  # the other folders can be processed
+                self.fail(folder, error)
                 continue
-            print_line(f"{folder or '.'}: {said}")
+            print_line(f"{folder or '.'}: {message}")
         staged = staged_files(table.store, table.root)
-        table.delete([found.key for found in staged if now - found.last_modified > _LEFT_OVER])
+        table.delete([stored.key for stored in staged if now - stored.last_modified > _STAGED_AGE])
 
     def candidates(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[Sequence[Candidate]]:
-        """Yield folders, some at a time, with those of their files that are in the table for good.
+        """Yield groups of folders, with their files of completed batches.
 
-        For each folder the record is read first, then the files are listed, then the journals are read: the order of
-        the model.
+        For each folder, the record is read first, then the files are listed, then the journals are read. This is the
+        order of the model.
         """
         table = self.table
         before = survey(table.store, table.root)
-        for some in by_size(self._folders(is_candidate), _FILES_AT_ONCE, lambda folder: len(folder[2])):
-            yield self._settled(some, before)
+        for folders in by_size(self._folders(is_candidate), _FILES_AT_ONCE, lambda folder: len(folder[2])):
+            yield self._settled(folders, before)
         if self._globs and not self._has_any:
-            cause = f"no folder of the table is like {' or '.join(self._globs)}"
-            raise ConfigError("going through the table", cause, "Check --folder")
+            cause = f"no folder of the table matches {' or '.join(self._globs)}"
+            raise ConfigError("processing the table", cause, "Check --folder")
 
     def _folders(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[_Folder]:
         table = self.table
@@ -188,16 +188,16 @@ class Job:
                 if record.current:
                     self.hindered[path] = _BUSY
                 else:
-                    files = table.with_footers(found for found in listed if found.key not in left_out)
+                    files = table.with_footers(stored for stored in listed if stored.key not in left_out)
                     table.cover(files)
-                    # What was rolled back has rows until the connector replaces it by a placeholder.
-                    undone = table.with_footers(found for found in listed if found.key in unsettled)
+                    # A rolled-back file contains rows until the connector replaces it by a placeholder.
+                    undone = table.with_footers(stored for stored in listed if stored.key in unsettled)
                     if path in pending or any(file.rows for file in undone):
                         self.hindered[path] = _UNSETTLED
             except (FatalError, ValueError) as error:
                 if record.is_unchanged():
-                    self.leave(path, error)
-                else:  # it has deleted files
+                    self.fail(path, error)
+                else:  # another run has deleted files
                     self.hindered[path] = _BUSY
             else:
                 candidates.append(Candidate(path, record, files))
@@ -209,10 +209,10 @@ class Job:
         bins: Callable[[Sequence[DataFile]], Iterable[Bin]],
         erased: Sequence[str] = (),
     ) -> Iterator[tuple[str, Sequence[Change]]]:
-        """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
+        """Merge the bins of each folder, several folders at a time, and yield the changed folders.
 
-        Rows that meet all conditions in SQL of ``erased`` are left out. After an error on the way the next run
-        completes what was begun, or gives it up.
+        Rows that meet all SQL conditions in ``erased`` are dropped. After an error, the next run completes or rolls
+        back an interrupted change.
         """
         spark = self.table.settings.spark
         at_once = min(_MOST_FOLDERS_AT_ONCE, spark.cores) if spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
@@ -220,41 +220,41 @@ class Job:
             if changes:
                 yield path, changes
             if isinstance(error, SkippedError):
-                print_line(f"{path or '.'}: another run was quicker")
+                print_line(f"{path or '.'}: another run has changed it first")
                 self.hindered[path] = _BUSY
             elif error:
-                self.leave(path, error, "files left as they are" if changes else "left as it is")
+                self.fail(path, error, "some files not changed" if changes else "not changed")
 
     def _change(
         self, bins: Callable[[Sequence[DataFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
     ) -> tuple[Sequence[Change], FatalError | SkippedError | None]:
-        """Plan, prepare and commit; returns what was changed, and what keeps the rest from it."""
+        """Plan, prepare and commit. Return the changes, and the error that prevented others."""
         path, record, files = candidate
         changes: list[Change] = []
-        left: FatalError | SkippedError | None = None
+        failure: FatalError | SkippedError | None = None
         try:
-            for each in bins(files):
+            for bin_ in bins(files):
                 with self.merger.folder() as scratch:
                     try:
-                        replacement, merged = self.merger.prepare(path, each.files, erased, Path(scratch))
-                    except FatalError as error:  # nothing was changed, and the folder's other files may be sound
-                        left = left or error
+                        replacement, merged = self.merger.prepare(path, bin_.files, erased, Path(scratch))
+                    except FatalError as error:  # nothing was changed, and the folder's other files may be valid
+                        failure = failure or error
                         continue
-                    if not erased or replacement.rows < each.rows:
+                    if not erased or replacement.rows < bin_.rows:
                         size = self.merger.commit(record, replacement, merged) if self.table.writes else 0
-                        changes.append(Change(each, replacement.rows, size))
+                        changes.append(Change(bin_, replacement.rows, size))
         except SkippedError as error:
             return changes, error
-        if (erased or left) and not record.is_unchanged():  # the rows may be in another file, and this one gone
-            left = SkippedError()
-        return changes, left
+        if (erased or failure) and not record.is_unchanged():  # another run may have moved the rows to another file
+            failure = SkippedError()
+        return changes, failure
 
-    def leave(self, path: str, error: object, what: str = "left as it is") -> None:
-        """Report a folder that stays as it is, or some files of it."""
-        self.left.add(path)
-        print_line(f"{path or '.'}: {what}: {error}")
+    def fail(self, path: str, error: object, outcome: str = "not changed") -> None:
+        """Report a folder that was not changed, or not completely."""
+        self.failed.add(path)
+        print_line(f"{path or '.'}: {outcome}: {error}")
 
-    def require_nothing_left(self) -> None:
-        if self.left:
-            left = counted(len(self.left), "folder")
-            raise FatalError("going through the table", f"{left} had to be left", "The reasons are above")
+    def require_no_failure(self) -> None:
+        if self.failed:
+            cause = f"{counted(len(self.failed), 'folder')} failed"
+            raise FatalError("processing the table", cause, "The reasons are above")

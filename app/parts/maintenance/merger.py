@@ -1,4 +1,4 @@
-"""Merges files of one folder: makes the new file, puts it into the table, and takes the old ones out."""
+"""Merges files of a folder: writes the merged file, adds it to the table, and removes its inputs."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
 from app.work_pool import side_by_side
 
-EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
+EVERY_ROW = ("true",)  # all rows meet this condition: files are deleted without being read
 _TOKEN_BYTES = 12
 
 
@@ -37,7 +37,7 @@ class SkippedError(Exception):
 
 
 class SharedSession:
-    """Spark's session for all tables of a run; ``ends`` end it. Thread-safe."""
+    """Spark's session for all tables of a run; ``ends`` closes it. Thread-safe."""
 
     def __init__(self, settings: Settings, ends: ExitStack) -> None:
         self._spark, self._storage = settings.spark, settings.storage
@@ -47,14 +47,14 @@ class SharedSession:
         self._session: Any = None
 
     def renew(self) -> None:
-        """Let the next table start Spark again where it has ended with the last one."""
+        """Let the next table start Spark again if it has ended."""
         if self._session is not None and has_ended(self._session):
             self._ends.close()
             self._session = None
 
     def get(self) -> Any:
-        """The session; started at the first call."""
-        with self._lock:  # several folders ask at once
+        """Return the session, which the first call starts."""
+        with self._lock:  # threads of several folders call this
             if self._session is None:
                 spark, conf = self._spark, {} if self._spark.is_local else access_of_executors(self._storage)
                 session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
@@ -63,10 +63,9 @@ class SharedSession:
 
 
 class Merger:
-    """Merges files; several threads may call it for different folders.
+    """Merges files. Several threads may use it for different folders.
 
-    ``scratch`` is a private folder for copies of the files at hand. ``session`` returns Spark's session, and starts it
-    where it has to.
+    ``scratch`` is a private folder for copies of files. ``session`` returns Spark's session, and may start Spark.
     """
 
     def __init__(self, table: TableAtWork, scratch: Path, session: Callable[[], Any]) -> None:
@@ -75,7 +74,7 @@ class Merger:
         self.session = session
         settings = table.settings
         self._workers = settings.max_write_workers
-        # In local mode Spark has copies of the files; executors of a cluster read them by themselves.
+        # In local mode, Spark reads copies of the files. Executors of a cluster read the store.
         self._uri = None if settings.spark.is_local else uri_for_executors(settings.storage)
 
     def folder(self) -> "TemporaryDirectory[str]":
@@ -84,10 +83,10 @@ class Merger:
     def prepare(
         self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path
     ) -> tuple[Replacement, Path | None]:
-        """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
+        """Write a file of the rows that do not meet all SQL conditions in ``erased``; without conditions, of all rows.
 
-        Nothing is changed. ``erased`` are conditions in SQL. The file is in the empty folder ``scratch``. There is none
-        in a dry run, and if no row is left, or all are.
+        The table is not changed. The file is in the empty folder ``scratch``. There is no file in a dry run, and if
+        all rows or no rows are erased.
 
         Raises:
             SkippedError: another run has changed the folder.
@@ -106,42 +105,42 @@ class Merger:
             rows=rows,
         )
         if merge and writes and rows and (rows < everything or not erased):
-            return replacement, self._written(merge, files, rows, scratch)
+            return replacement, self._write_file(merge, files, rows, scratch)
         return replacement, None
 
     def commit(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
-        """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
+        """Replace the inputs by the prepared file, and return its size in bytes (0 without a file).
 
-        The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
-        an error the next run completes it, or gives it up.
+        The order is that of the model: ``record`` was read before the files were listed, without a change in progress.
+        After an error, the next run completes the change or rolls it back.
 
         Raises:
-            SkippedError: another run was quicker.
+            SkippedError: another run has changed the folder first.
         """
         _write(record, replacement)
         return self._complete(record, replacement, path)
 
     def resume(self, record: FolderRecord, replacement: Replacement) -> bool:
-        """Complete what another run has begun, and return true, if the merged file is there; else give it up.
+        """Complete another run's change and return true if the merged file exists. Otherwise roll the change back.
 
-        A file without rows takes the name then, so that no run that stalls can upload the merged one. It is not made
-        again: a record is not asked which rows to leave out.
+        After a rollback, a file without rows occupies the name, so that a stalled run cannot upload the merged file.
+        The merged file is not written again, because a record does not contain the conditions of an erase.
 
         Raises:
-            SkippedError: somebody else does, or has done it.
+            SkippedError: another run completes or has completed the change.
         """
         _write(record, replacement)
-        if replacement.out is None or not self._is_there(replacement.out):
+        if replacement.out is None or not self._exists(replacement.out):
             _write(record, None)
             return False
         self._complete(record, replacement, None)
         return True
 
-    def _is_there(self, out: str) -> bool:
-        """Whether the merged file is in the store; if not, its name is taken."""
+    def _exists(self, out: str) -> bool:
+        """Return whether the merged file is in the store. If not, occupy its name."""
         store = self._table.store
         if store.find(out) is None:
-            with self.folder() as scratch, suppress(ChangedError):  # it has just been uploaded
+            with self.folder() as scratch, suppress(ChangedError):  # another run has just uploaded it
                 pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), f"{scratch}/none.parquet")
                 store.upload(Path(scratch) / "none.parquet", out)
         return self._table.rows_of(store.find(out)) > 0
@@ -152,7 +151,7 @@ class Merger:
         return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
 
     def _merge(self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path) -> Merge | None:
-        """Spark's view of the files; ``None`` if there are no rows."""
+        """Return Spark's view of the files; ``None`` if there are no rows."""
         sources: dict[pa.Schema, list[str]] = {}
         full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
         for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
@@ -162,7 +161,7 @@ class Merger:
         return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
 
     def _address(self, scratch: Path, file: DataFile) -> str:
-        """Where Spark reads a file."""
+        """Return the address at which Spark reads a file."""
         if self._uri is not None:
             return f"{self._uri}/{file.key}"
         path = scratch / f"{secrets.token_hex(8)}.parquet"
@@ -171,19 +170,19 @@ class Merger:
             raise SkippedError
         return str(path)
 
-    def _written(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
-        """The merged file, with so many rows."""
+    def _write_file(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
+        """Write the merged file, and check its number of rows."""
         metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
         if self._uri is None:
             merge.write(str(scratch / "out"), metadata)
             [path] = (scratch / "out").glob("*.parquet")
         else:
             path = self._from_executors(merge, metadata, scratch)
-        found = pq.read_metadata(path).num_rows
-        if found != rows:
+        rows_written = pq.read_metadata(path).num_rows
+        if rows_written != rows:
             raise FatalError(
-                f"checking what Spark has merged of {files[0].key} and others",
-                f"it has {found:,} rows instead of {rows:,}",
+                f"checking the merged file of {files[0].key} and other files",
+                f"Spark has written {rows_written:,} rows instead of {rows:,}",
                 "Nothing was changed; please report this as a bug",
             )
         return path
@@ -193,11 +192,11 @@ class Merger:
         staging = staging_folder(table.root, secrets.token_hex(8))
         try:
             merge.write(f"{self._uri}/{staging}", metadata)
-            [staged] = (found for found in table.store.list(staging) if found.key.endswith(".parquet"))
+            [staged] = (stored for stored in table.store.list(staging) if stored.key.endswith(".parquet"))
             path = scratch / "out.parquet"
             table.store.download(staged.key, path)
         finally:
-            table.delete([found.key for found in table.store.list(staging)])
+            table.delete([stored.key for stored in table.store.list(staging)])
         return path
 
     def _complete(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
@@ -205,18 +204,18 @@ class Merger:
         if stored:
             self._put_index(stored, path)
             self._table.register([stored])
-        self._take_out(replacement)
+        self._remove_inputs(replacement)
         _write(record, None)
         return stored.size if stored else 0
 
     def _put(self, replacement: Replacement, out: str, path: Path | None) -> StoredObject:
-        """Upload the merged file, unless it is there, and read it back."""
+        """Upload the merged file, unless it exists, and read it back."""
         store = self._table.store
         is_refused = False
         if path is not None:
             try:
                 store.upload(path, out)
-            except ChangedError:  # another run has uploaded the same rows, and may be further by now
+            except ChangedError:  # another run has uploaded the same rows, and may have continued
                 is_refused = True
         stored = store.find(out)
         rows = self._table.rows_of(stored)
@@ -226,7 +225,7 @@ class Merger:
             raise FatalError(
                 f"checking {store.uri}/{out}",
                 f"it has {rows:,} rows instead of {replacement.rows:,}",
-                "The files that it is merged of stay; find out who has changed it",
+                "The files that were merged into it stay; find out who has changed it",
             )
         return stored
 
@@ -242,12 +241,12 @@ class Merger:
             if write_index(path, table.spec.virtual, table.texts_of(stored.key), index):
                 table.store.overwrite(index_key(stored.key), index.read_bytes())
 
-    def _take_out(self, replacement: Replacement) -> None:
-        """Delete or empty the inputs."""
+    def _remove_inputs(self, replacement: Replacement) -> None:
+        """Delete the inputs, or replace them by placeholders."""
         table = self._table
-        indexes = {index_key(key) for key in replacement.inputs}  # also where the partition columns were others since
+        indexes = {index_key(key) for key in replacement.inputs}  # also if the partition columns have changed since
         listed = table.store.list(f"{index_key(replacement.inputs[0]).rpartition('/')[0]}/")
-        table.delete([*replacement.deleted, *(found.key for found in listed if found.key in indexes)])
+        table.delete([*replacement.deleted, *(stored.key for stored in listed if stored.key in indexes)])
         Placeholders(
             table.store,
             table.root,
@@ -255,7 +254,8 @@ class Merger:
             lambda work, keys: (result for _, result in side_by_side(self._workers, work, keys)),
         ).put(replacement.emptied)
         if replacement.emptied:
-            table.register(found for found in table.files_in(replacement.folder) if found.key in {*replacement.emptied})
+            emptied = {*replacement.emptied}
+            table.register(stored for stored in table.files_in(replacement.folder) if stored.key in emptied)
 
 
 def _write(record: FolderRecord, replacement: Replacement | None) -> None:
@@ -272,14 +272,14 @@ def uri_for_executors(target: StorageTarget) -> str:
 
 
 def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
-    """Settings of Hadoop's file systems by which executors reach the store.
+    """Return settings of Hadoop's file systems with which executors reach the store.
 
-    For S3 it is all that we know. Google's and Azure's file systems, and S3 without fixed keys, use the identity of the
-    cluster's machines, or what the cluster is configured with.
+    For S3, these are all known values. Google's and Azure's file systems, and S3 without fixed keys, use the identity
+    of the cluster's machines, or the cluster's configuration.
     """
     if not isinstance(target, S3Target):
         return {}
-    known = {
+    values = {
         "endpoint": target.endpoint_url,
         "path.style.access": "true" if target.endpoint_url else None,
         "endpoint.region": target.region,
@@ -287,4 +287,4 @@ def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
         "secret.key": target.secret_key,
         "session.token": target.session_token,
     }
-    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in known.items() if value}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in values.items() if value}

@@ -1,11 +1,11 @@
-"""Documents of maintenance: what is being merged in a folder, for the run that takes it over, and the last of a table.
+"""Documents of maintenance: the change in progress in a folder, and the last maintenance of a table.
 
-``<table>/_journal/compact-<digest of the folder>.json`` holds a random word while nothing is under way. Each change is
-a conditional write, so of two runs one goes on. No two versions are alike, for stores name a version by its content.
-``tests/model/compaction_model.py`` has the protocol.
+``<table>/_journal/compact-<digest of the folder>.json`` contains a random word while no change is in progress. Each
+write is conditional, so one of two runs continues. No two versions are equal, because stores identify a version by its
+content. ``tests/model/compaction_model.py`` contains the protocol.
 
-``<table>/_journal/last-compaction.json`` has the last maintenance, for all members that show it, and so that one of
-them begins each. It saves work, and lets KEEP go on: all else relies on nothing there.
+``<table>/_journal/last-compaction.json`` contains the last maintenance. All members show it, and one of them begins the
+next one. It saves work, and lets KEEP continue. Nothing else relies on it.
 """
 
 import dataclasses
@@ -24,22 +24,22 @@ from app.storage.document import Document, Form
 from app.table.layout import is_data_file, journal_folder
 
 _VERSION = 1
-_WORD = 16  # bytes of a record with nothing under way; all others are longer
+_WORD = 16  # bytes of a record without a change in progress; other records are longer
 _STAGING = ".d/"
 _REMEDY = "Use the release that wrote it"
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a run is about to do in a folder."""
+    """A change of a folder that a run begins."""
 
     folder: str  # below the table's root
-    deleted: Sequence[str]  # keys of files that are deleted once ``out`` is there
-    # Keys of files that are replaced by placeholders instead: the catalog lists them, or they are merged ones, whose
-    # upload may come once more.
+    deleted: Sequence[str]  # keys of files that are deleted once ``out`` exists
+    # Keys of files that are replaced by placeholders instead, because the catalog lists them, or because they are
+    # merged files, which a stalled run may upload again.
     emptied: Sequence[str]
-    out: str | None  # key of the merged file, if any row is left
-    rows: int  # of ``out``
+    out: str | None  # key of the merged file, if any rows remain
+    rows: int  # rows of ``out``
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -51,36 +51,36 @@ FolderRecord = Document[Replacement | None]
 
 
 def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecord:
-    """The record of a folder; ``UnreadableError`` for one that cannot be parsed."""
+    """Read the record of a folder. Raise ``UnreadableError`` if it cannot be parsed."""
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
 
 def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Replacement, StoredObject]]:
-    """The records with something under way, with that, and their entries of the listing."""
-    for found in listed_as_open(store, table_root):
-        record = _read(store, found.key, table_root)
+    """Yield the records with a change in progress, their changes, and their entries of the listing."""
+    for stored in listed_as_open(store, table_root):
+        record = _read(store, stored.key, table_root)
         if record.current is not None:
-            yield record, record.current, found
+            yield record, record.current, stored
 
 
 def listed_as_open(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:
-    """The records with something under way, by their sizes."""
+    """Yield the records with a change in progress, judged by their sizes."""
     listed = store.list(_prefix(table_root))
-    return (found for found in listed if found.size > _WORD and found.key.endswith(".json"))
+    return (stored for stored in listed if stored.size > _WORD and stored.key.endswith(".json"))
 
 
 def staging_folder(table_root: str, token: str) -> str:
-    """Where the executors of a cluster write a merged file, before it gets its name."""
+    """Return the folder where the executors of a cluster write a merged file."""
     return f"{_prefix(table_root)}{token}{_STAGING}"
 
 
 def staged_files(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:
-    """What executors have left there."""
-    return (found for found in store.list(_prefix(table_root)) if _STAGING in found.key)
+    """Yield the files in all staging folders."""
+    return (stored for stored in store.list(_prefix(table_root)) if _STAGING in stored.key)
 
 
 def _prefix(table_root: str) -> str:
-    """Journals lie in folders of their consumer groups, so none has it."""
+    """No journal has this prefix, because journals are in folders of their consumer groups."""
     return f"{journal_folder(table_root)}compact-"
 
 
@@ -115,12 +115,12 @@ def _parse(body: bytes, table_root: str) -> Replacement | None:
         raise ValueError(str(error)) from None
     folder = f"{table_root}/{replacement.folder}".rstrip("/")
     if not all(is_data_file(key, table_root) and key.rpartition("/")[0] == folder for key in keys):
-        raise ValueError("it names others than data files of its folder")
+        raise ValueError("it lists keys that are not data files of its folder")
     return replacement
 
 
 def last_maintenance(store: ObjectStore, table_root: str) -> Document[Maintenance]:
-    """Returns the document, not read yet."""
+    """Return the document, not read yet."""
     key = f"{journal_folder(table_root)}last-compaction.json"
     return Document(
         store, key, Form("the last maintenance", _parse_maintenance, _maintenance_body, "Delete the object")
@@ -128,10 +128,10 @@ def last_maintenance(store: ObjectStore, table_root: str) -> Document[Maintenanc
 
 
 def keep_maintenance(store: ObjectStore, table_root: str, **done: float) -> None:
-    """Stores the result of a command that has ended: fields of ``Maintenance``."""
+    """Store the result of a command: fields of ``Maintenance``."""
     document = last_maintenance(store, table_root)
     before = document.read() or Maintenance()
-    with suppress(ChangedError):  # another run has ended, or begun, at the same moment
+    with suppress(ChangedError):  # another run has begun or ended at the same moment
         document.write(dataclasses.replace(before, **done))
 
 
@@ -141,7 +141,7 @@ def _maintenance_body(maintenance: Maintenance) -> bytes:
 
 def _parse_maintenance(body: bytes) -> Maintenance:
     try:
-        fields = {**dataclasses.asdict(Maintenance()), **json.loads(body)}  # a former release has fewer
+        fields = {**dataclasses.asdict(Maintenance()), **json.loads(body)}  # earlier releases write fewer fields
         values = {each.name: float(fields[each.name]) for each in dataclasses.fields(Maintenance)}
         if not all(map(math.isfinite, values.values())):
             raise ValueError("it has a number that is not finite")

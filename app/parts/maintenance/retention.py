@@ -1,4 +1,4 @@
-"""What is old enough to be erased, what is not erased all the same, and the note of what was."""
+"""Decides whether rows are old enough to be erased, refuses dangerous erasures, and stores the result."""
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from app.storage.base import ObjectStore
 from app.storage.conditional import own_object
 from app.table.layout import TIME_COLUMNS, journal_folder
 
-_MOST_OFF = 3600.0  # seconds between two clocks
+_MOST_OFF = 3600.0  # maximum difference of two clocks in seconds
 
 
 def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bool:
-    """Whether the time that partition values say, in this zone, ended so long ago; a null says none."""
-    # With year and day, but without month, only the year says a time.
+    """Whether the time in partition values, in this zone, ended ``age`` ago. A null is not a time."""
+    # With year and day, but without month, only the year counts.
     texts = [values[name] or "" for name in takewhile(values.__contains__, TIME_COLUMNS)]
     if not (texts and all(map(str.isdecimal, texts))):
         return False
     try:
-        parts = tuple(map(int, texts))  # of more than 4,300 digits Python makes none
+        parts = tuple(map(int, texts))  # raises for more than 4,300 digits
         year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
         datetime(year, month, day, hour)
         limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(zone))
@@ -34,33 +34,33 @@ def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bo
 
 
 def refuse_clock(options: Namespace, store: ObjectStore, root: str) -> None:
-    """Refuse to erase by age while this machine's clock is not the store's. A local disk has no clock to compare."""
+    """Raise ``ConfigError`` if this machine's clock differs from the store's. A local disk has the same clock."""
     if options.older_than is None or options.dry_run:
         return
     with own_object(journal_folder(root), store.delete) as key:
         store.overwrite(key, b"{}")
-        ahead = [(datetime.now(UTC) - each.last_modified).total_seconds() for each in store.list(key)]
+        ahead = [(datetime.now(UTC) - stored.last_modified).total_seconds() for stored in store.list(key)]
     if (off := max(ahead, key=abs, default=0.0)) and abs(off) > _MOST_OFF:
         keep_maintenance(store, root, clock=off)
         cause = f"this machine's clock is {duration(abs(off))} {'ahead of' if off > 0 else 'behind'} the store's"
-        raise ConfigError("erasing old rows", cause, "Set this machine's clock (NTP); nothing was erased")
+        raise ConfigError("erasing old rows", cause, "Nothing was erased. Synchronise this machine's clock (NTP)")
 
 
 def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterable[tuple[int, bool]]) -> None:
-    """Refuse more than ``--at-most``; ``sizes`` are bytes of the table, and whether they would be erased."""
+    """Raise ``ConfigError`` for more than ``--at-most``. ``sizes`` are bytes, and whether they would be erased."""
     erased = total = 0
     for size, is_erased in sizes if options.at_most else ():
         erased, total = erased + size * is_erased, total + size
     if total and (percent := 100 * erased / total) > options.at_most:
         if not options.dry_run:
             keep_maintenance(store, root, refused=percent)
-        cause = f"these are {percent:.0f} % of the table's {total:,} bytes, and --at-most is {options.at_most}"
-        hint = "If all may go: with KEEP, set KEEP_CONFIRMED to it; with the command, leave it out"
+        cause = f"they are {percent:.0f} % of the table's {total:,} bytes, and --at-most is {options.at_most}"
+        hint = "If they may all be erased, set KEEP_CONFIRMED to the value of KEEP, or omit --at-most in the command"
         raise ConfigError("erasing old rows", cause, hint)
 
 
-def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, left: int = 0) -> None:
-    """Store that what is old in the table was erased, but for folders that were left."""
+def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, failed: int = 0) -> None:
+    """Store that the old rows of the table were erased, except for rows in folders that failed."""
     if options.older_than is not None and not options.folder and not options.dry_run:
         age = options.older_than.total_seconds()
-        keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=left, refused=0, clock=0)
+        keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=failed, refused=0, clock=0)

@@ -1,7 +1,6 @@
-"""Maintains tables by itself: one of all members that write a table runs the commands in the background when it is due.
+"""Maintains tables automatically: one of the members that write a table runs the commands in the background.
 
-These are ``compact`` (COMPACT), and ``erase`` of what is older than KEEP; one process goes through all tables that this
-member has to do.
+The commands are ``compact`` (COMPACT) and ``erase --older-than`` (KEEP). One process handles all tables of this member.
 """
 
 import logging
@@ -31,11 +30,11 @@ from app.time_texts import duration
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 300.0  # at what others have done, for the page and the metrics
+_LOOK_SECONDS: Final = 300.0  # between two reads of the results of other members, for the page and the metrics
 _STOP_SECONDS: Final = 2.0
 _DAY: Final = 86_400.0
-_WATCHED: Final = ("--at-most", "50")  # percent of the table
-# What the commands need beside the connector: see ``app.config.memory``.
+_LIMITED: Final = ("--at-most", "50")  # percent of the table
+# The commands need little memory next to the connector: see ``app.config.memory``.
 _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
 
 
@@ -43,11 +42,11 @@ _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MAL
 class _Table:
     last: Document[Maintenance]
     due: float
-    since: float  # when this process has seen it first
+    since: float  # when this process added the table
 
 
 class SelfMaintenance(Thread):
-    """Works inside its ``with`` block, on the tables that the connector has opened by then, and those of its group."""
+    """Works inside its ``with`` block, on the open tables of the connector, and the tables of its consumer group."""
 
     def __init__(self, connector: Connector, _: Lane, clock: Callable[[], float] = time.time) -> None:
         super().__init__(name="self-maintenance", daemon=True)
@@ -65,49 +64,51 @@ class SelfMaintenance(Thread):
         self.start()
 
     def __exit__(self, *_: object) -> None:
-        """End it, also in the midst of work, which the next run completes."""
+        """Stop the thread, also during work, which the next run completes."""
         self._over.set()
         self.join(_STOP_SECONDS)  # the store may hang
 
     def run(self) -> None:
-        work = defaultdict[tuple[str, ...], list[str]](list)  # tables by what is to be done to them
+        work = defaultdict[tuple[str, ...], list[str]](list)  # tables by their commands
         while not self._over.is_set():
             seconds = _LOOK_SECONDS
             for name, lake in [*self._lakes.items()]:
                 self._add(name, lake.store, lake.location)
             if self._settings.has_tables:
-                with _trying_again():
+                with _errors_logged():
                     self._add_others()
             for name, table in self._tables.items():
-                with _trying_again():
-                    for command in self._begun(table):
+                with _errors_logged():
+                    for command in self._begin(table):
                         work[command].append(name)
                     seconds = min(seconds, table.due - self._clock())
-            if known := {name: last for name, each in self._tables.items() if (last := each.last.current)}:
-                together = _together([(last, self._tables[name].since) for name, last in known.items()])
-                self._metrics.maintained(together, known if self._settings.has_tables else {})
+            if results := {name: last for name, table in self._tables.items() if (last := table.last.current)}:
+                total = _sum([(last, self._tables[name].since) for name, last in results.items()])
+                self._metrics.maintained(total, results if self._settings.has_tables else {})
             if work:
-                first = max(work)  # "erase", for what it erases needs no merging
-                with _trying_again():
+                first = max(work)  # "erase" comes first, because erased rows need no merging
+                with _errors_logged():
                     self._work([*first, *(f"--table={name}" for name in work.pop(first))])
             else:
                 self._over.wait(max(0.0, seconds))
 
     def _add_others(self) -> None:
-        """Add the tables that this process has not opened: a topic is gone, or a table suspended since the start."""
+        """Add the tables that this process has not opened: of deleted topics, or suspended since the start."""
         for settings in tables_of_group(self._settings, self._store, self._tables):
-            with _trying_again():
+            with _errors_logged():
                 _, location, *_ = find_table(settings, self._store)
-                if next(self._store.list(journal_folder(location.root)), None):  # a catalog may have it without files
+                if next(
+                    self._store.list(journal_folder(location.root)), None
+                ):  # a table in a catalog may have no files
                     self._add(settings.table, self._store, location)
 
     def _add(self, name: str, store: ObjectStore, location: TableLocation) -> None:
-        # What has no time of day is made up for, where no member has begun it.
+        # Without a time of day, a period that no member has begun is due immediately.
         due = self._next() - (0.0 if self._settings.compact else self._period)
         self._tables.setdefault(name, _Table(last_maintenance(store, location.root), due, self._clock()))
 
-    def _begun(self, table: _Table) -> list[tuple[str, ...]]:
-        """Looks at what others have done to the table; returns the commands that this member begins for it."""
+    def _begin(self, table: _Table) -> list[tuple[str, ...]]:
+        """Read the results of other members, and return the commands that this member begins for the table."""
         table.last.read()
         table.due = min(table.due, self._next())  # the clock may have been ahead
         if self._clock() < table.due:
@@ -120,10 +121,10 @@ class SelfMaintenance(Thread):
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
 
     def _claim(self, table: _Table) -> bool:
-        """Whether this member does it: no other one has begun since it was due, or KEEP was confirmed meanwhile."""
+        """Whether this member begins: no other member has begun since the due time, or KEEP was confirmed meanwhile."""
         last = table.last.current or Maintenance()
         waits = last.refused and self._is_confirmed
-        if table.due <= last.begun < table.due + self._period and not waits:  # later: by a clock that was ahead
+        if table.due <= last.begun < table.due + self._period and not waits:  # later times are from a wrong clock
             return False
         try:
             table.last.write(replace(last, begun=self._clock(), refused=0.0))
@@ -135,8 +136,8 @@ class SelfMaintenance(Thread):
         last, now, keep = table.last.current or Maintenance(), self._clock(), self._settings.keep
         age = duration(keep or "0m").total_seconds()
         if keep and (last.age, last.erased // _DAY) != (age, now // _DAY):
-            goes_on = last.age <= age and abs(now - last.erased) < 2 * max(_DAY, self._period)
-            yield ("erase", "--older-than", keep, *(() if goes_on or self._is_confirmed else _WATCHED))
+            is_regular = last.age <= age and abs(now - last.erased) < 2 * max(_DAY, self._period)
+            yield ("erase", "--older-than", keep, *(() if is_regular or self._is_confirmed else _LIMITED))
         if self._settings.compact:
             yield ("compact", "--when-cold", f"{int(self._period) // 60}m")
 
@@ -152,28 +153,28 @@ class SelfMaintenance(Thread):
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if self._over.is_set():
-            logger.info("%s: stopped with the connector; the next run goes on with what is left", command)
+            logger.info("%s: stopped with the connector; the next run continues", command)
         elif code:
-            why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"
-            logger.warning("%s ended with code %d: %s; its next run goes on with what is left", command, code, why)
+            why = "it was killed, probably for lack of memory" if code > KILLED else "see its lines, with LOGLEVEL=INFO"
+            logger.warning("%s ended with code %d: %s; the next run continues", command, code, why)
 
 
 @contextmanager
-def _trying_again() -> Iterator[None]:
+def _errors_logged() -> Iterator[None]:
     try:
         yield
     except (ConnectorError, OSError) as error:
-        logger.warning("%s; maintenance is tried again in %.0f s", error, _LOOK_SECONDS)
+        logger.warning("%s; retrying maintenance in %.0f s", error, _LOOK_SECONDS)
 
 
-def _together(known: Sequence[tuple[Maintenance, float]]) -> Maintenance:
-    """Sums up what is known of tables: their oldest ends, the last one that is under way, and the largest refusal.
+def _sum(results: Sequence[tuple[Maintenance, float]]) -> Maintenance:
+    """Sum up the results of tables: their oldest ends, the newest run in progress, and the largest refusal.
 
-    Beside each is when it was seen first.
+    The time next to each result is when this process added the table.
     """
-    of = {each.name: [getattr(last, each.name) for last, _ in known] for each in fields(Maintenance)}
-    told = {name: sum(values) for name, values in of.items()} | {name: max(of[name]) for name in ("age", "refused")}
-    told["begun"] = max((last.begun for last, _ in known if last.begun > last.ended), default=min(of["begun"]))
-    for name in ("ended", "erased"):  # a table without one counts from when it was seen
-        told[name] = told[name] and min(getattr(last, name) or since for last, since in known)
-    return Maintenance(**told)
+    of = {field.name: [getattr(last, field.name) for last, _ in results] for field in fields(Maintenance)}
+    total = {name: sum(values) for name, values in of.items()} | {name: max(of[name]) for name in ("age", "refused")}
+    total["begun"] = max((last.begun for last, _ in results if last.begun > last.ended), default=min(of["begun"]))
+    for name in ("ended", "erased"):  # a table without a result counts from its addition
+        total[name] = total[name] and min(getattr(last, name) or since for last, since in results)
+    return Maintenance(**total)

@@ -1,4 +1,4 @@
-"""Merges files of a folder into one: a DataFrame job, in this process or on a cluster."""
+"""Merges files of a folder into one with a DataFrame job, in this process or on a cluster."""
 
 import itertools
 import json
@@ -26,34 +26,34 @@ from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
 from app.spark.java_process import START_HINT, only_java
 from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
-# PySpark logs each error of a query with its stack in JSON, beside raising it.
+# PySpark raises each error of a query, and also logs its stack in JSON.
 for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
-_MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA_HOME, or spark-submit"
-_LOST_HINT = "Raise SPARK_DRIVER_MEMORY if that was too little, and run the command again"
+_MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
+_LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
 _NUMBER = "number of the folder"
-_MOST_COMPILED = 500  # fields of a table; for more, compiling takes longer than many rows, and more of the heap
+_MOST_COMPILED = 500  # fields of a table; for more, compilation takes longer than many rows, and more of the heap
 _CALL = "UnresolvedFunction"  # a class of Spark's parser
-# Spark's groups of functions of which some call methods of Java, read files, or tell of the session.
+# Some functions in these groups of Spark call methods of Java, read files, or return values of the session.
 _OUTSIDE = {"avro_funcs", "misc_funcs", "protobuf_funcs", "xml_funcs"}
 _CONF = COMMON_CONF | {
     "spark.sql.variable.substitute": "false",  # a condition's ${env:NAME} would be the environment's
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
-    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, in the heap before one is read
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # otherwise a task looks up each file
+    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, which the heap contains at a time
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
-    "spark.hadoop.parquet.block.size": str(32 << 20),  # of a row group, which is in the heap until it is written
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # a row group, which is in the heap until it is written
 }
 
 
 @contextmanager
 def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yields a session for the block; no other may be active in this process.
+    """Yield a session for the block. No other session may be active in this process.
 
-    A local ``master`` runs in the connector's own Java. After ``spark-submit`` its master counts instead. ``heap`` is
-    the driver's, as Java writes it.
+    A local ``master`` runs in the connector's Java. After ``spark-submit``, that command's master is used. ``heap`` is
+    the driver's heap in Java's notation.
 
     Raises:
         ConnectorError: Spark does not start.
@@ -76,12 +76,12 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
         try:
             yield session
         finally:
-            with suppress(Py4JError, ConnectionError):  # Java has ended by itself
+            with suppress(Py4JError, ConnectionError):  # Java has already ended
                 session.stop()
 
 
 def has_ended(session: Any) -> bool:
-    """Whether Spark has stopped, or its Java is gone."""
+    """Whether Spark or its Java process has ended."""
     try:
         return bool(session.sparkContext._jsc.sc().isStopped())
     except (Py4JError, ConnectionError):
@@ -90,10 +90,10 @@ def has_ended(session: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What merged files are to be like.
+    """The form of merged files.
 
-    ``columns`` are all of the table with their types, in their order. ``rescued`` is one of them, for values that do
-    not fit.
+    ``columns`` are all columns of the table with their types, in their order. ``rescued`` is the column for values
+    that do not fit.
     """
 
     columns: Mapping[str, pa.DataType]
@@ -108,21 +108,21 @@ def _translated(doing: str) -> Iterator[None]:
     except (Py4JJavaError, PySparkException) as error:
         raise FatalError(doing, reason_of(error), hint_of(error)) from None
     except (Py4JError, ConnectionError) as error:
-        raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
+        raise SparkLostError(doing, f"Java does not answer: {reason_of(error)}", _LOST_HINT) from None
 
 
 class Merge:
-    """The rows of some files of one folder, in the table's types.
+    """The rows of files of one folder, in the table's types.
 
     Args:
-        sources: the addresses of the files, by their schemas. A schema has columns of the table only.
-        partition_values: of the folder, for ``erased``, and for files without a partition column that others have.
-        erased: conditions in SQL that ``may_match`` has taken; rows that meet all of them are left out. Without any, no
-            row is.
+        sources: addresses of the files by their schemas, which contain only columns of the table.
+        partition_values: the folder's values, for ``erased``, and for files that lack a partition column.
+        erased: SQL conditions that ``may_match`` has accepted. Rows that meet all of them are dropped. Without
+            conditions, all rows are kept.
 
     Raises:
-        FatalError: a file that Spark cannot read.
-        SparkLostError: Java has ended, as for ``count_erased`` and ``write``.
+        FatalError: Spark cannot read a file.
+        SparkLostError: Java has ended; also raised by ``count_erased`` and ``write``.
     """
 
     def __init__(
@@ -137,18 +137,18 @@ class Merge:
         self._target = target
         self._partition_values = partition_values
         self._types = {name: from_arrow_type(kind, prefer_timestamp_ntz=True) for name, kind in target.columns.items()}
-        found = {name for schema in sources for name in schema.names}
-        self._columns = [name for name in target.columns if name in found and name != target.rescued]
-        self._may_rescue = target.rescued in found
-        alike: dict[pa.Schema, list[str]] = {}
+        names = {name for schema in sources for name in schema.names}
+        self._columns = [name for name in target.columns if name in names and name != target.rescued]
+        self._may_rescue = target.rescued in names
+        uris_by_schema: dict[pa.Schema, list[str]] = {}
         for schema, uris in sources.items():
-            alike.setdefault(self._filled(schema), []).extend(uris)
+            uris_by_schema.setdefault(self._filled(schema), []).extend(uris)
         self._conditions = " and ".join(f"({condition})" for condition in erased)
         fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
-        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default: the session has other tables
+        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default, as tables share the session
         with _translated("reading files of the table with Spark"):
             session.conf.set("spark.sql.codegen.factoryMode", mode)
-            self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in alike.items()))
+            self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in uris_by_schema.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
             self._is_erased = reduce(and_, (_parsed(session, each) for each in erased)) if erased else f.lit(False)
@@ -158,17 +158,17 @@ class Merge:
             return self._frame.filter(self._is_erased).count()
 
     def write(self, out: str, metadata: Mapping[str, Any]) -> None:
-        """Writes the rows as one file into a new folder; the footer has ``metadata`` as that of the first column."""
+        """Write the rows as one file into a new folder. ``metadata`` becomes the metadata of the first column."""
         rescued = self._target.rescued
         first, *others = self._columns or [rescued]
         with _translated("writing a merged file with Spark"):
-            # Where a condition is unknown, as for a null, the row stays.
+            # If a condition is unknown, for a null for example, the row is kept.
             frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
-            # Readers that do not unite schemas fail at a column that only some files have.
+            # Readers that do not merge schemas fail at a column that only some files contain.
             if self._may_rescue and self._columns and not frame.filter(quoted(rescued).isNotNull()).isEmpty():
                 others.append(rescued)
             of_first = quoted(first).alias(first, metadata=dict(metadata))
-            # Another column may have such metadata of a former merge.
+            # Another column may have metadata of an earlier merge.
             frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
             if self._target.sort_column in self._columns:
                 frame = frame.repartition(1).sortWithinPartitions(quoted(self._target.sort_column).asc_nulls_last())
@@ -177,18 +177,18 @@ class Merge:
             frame.write.parquet(out)
 
     def _filled(self, schema: pa.Schema) -> pa.Schema:
-        """Returns the columns to read, with their types in the files, and as nulls with those that the files lack."""
+        """Return the columns to read with their types in the files. Spark reads missing columns as nulls."""
 
         def types() -> Iterator[tuple[str, pa.DataType]]:
-            for name, wanted in self._target.columns.items():
-                kind = schema.field(name).type if name in schema.names else wanted
+            for name, target in self._target.columns.items():
+                kind = schema.field(name).type if name in schema.names else target
                 if not pa.types.is_null(kind) and (name in schema.names or name not in self._partition_values):
-                    yield name, wanted if is_part(kind, wanted) else kind
+                    yield name, target if is_part(kind, target) else kind
 
         return pa.schema(list(types()))
 
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
-        """Reads files with these columns, or a part of them, as the columns of the table."""
+        """Read files with these columns, or some of them, as the columns of the table."""
         others = {name for name in schema.names if schema.field(name).type != self._target.columns[name]}
         kinds = {name: self._types[name] for name in schema.names} | self._spark_types(uris[0], others)
         frame = self._session.read.schema(StructType([*itertools.starmap(StructField, kinds.items())])).parquet(*uris)
@@ -197,50 +197,45 @@ class Merge:
             name: fitted(quoted(name), kind, self._types[name], schema.field(name).type) for name, kind in kinds.items()
         }
         before = columns.pop(rescued := self._target.rescued).value
-        misfits = {
-            name: f.when(each.is_misfit, quoted(name)) for name, each in columns.items() if each.is_misfit is not None
-        }
+        conditions = {name: column.is_misfit for name, column in columns.items() if column.is_misfit is not None}
+        misfits = {name: f.when(is_misfit, quoted(name)) for name, is_misfit in conditions.items()}
         self._may_rescue |= bool(misfits)
-        values = (each.value.alias(name) for name, each in columns.items())
+        values = (column.value.alias(name) for name, column in columns.items())
         return frame.select(*values, with_misfits(before, rescued, misfits).alias(rescued))
 
     def _spark_types(self, uri: str, names: Set[str]) -> dict[str, DataType]:
-        """Returns the types of these columns as Spark reads them in the file."""
+        """Return the types of these columns as Spark reads them in the file."""
         if not names:
             return {}
-        found = self._session.read.parquet(uri)
-        if '"type":"udt"' in found._jdf.schema().json():
-            raise FatalError(
-                "reading files of the table with Spark",
-                "the Spark schema in the metadata of one has a type that code defines",  # PySpark would import it
-                "Write the file without these metadata, or delete it",
-            )
-        types = {field.name: field.dataType for field in found.schema}
+        frame, doing = self._session.read.parquet(uri), "reading files of the table with Spark"
+        if '"type":"udt"' in frame._jdf.schema().json():  # PySpark would import the code of a user-defined type
+            cause = "the Spark schema in a file's metadata has a user-defined type"
+            raise FatalError(doing, cause, "Write the file without this metadata, or delete it")
+        types = {field.name: field.dataType for field in frame.schema}
         if missing := names - types.keys():
-            raise FatalError(
-                "reading files of the table with Spark",
-                f"the Spark schema in the metadata of one has no columns {', '.join(map(repr, sorted(missing)))}",
-                "Another program has taken the metadata from another file: write the file without them",
-            )
+            columns = ", ".join(map(repr, sorted(missing)))
+            cause = f"the Spark schema in a file's metadata has no columns {columns}"
+            hint = "Another program has copied the metadata from another file: write the file without this metadata"
+            raise FatalError(doing, cause, hint)
         return {name: types[name] for name in names}
 
 
-@_translated("looking for folders with such rows")
+@_translated("looking for folders with these rows")
 def may_match(
     session: SparkSession,
     folders: Sequence[Mapping[str, str | None]],
     erased: Sequence[str],
     columns: Mapping[str, pa.DataType],
 ) -> Sequence[bool]:
-    """Whether rows of each folder, given by its partition values, may meet all these conditions in SQL.
+    """Return for each folder, given by its partition values, whether its rows may meet all these SQL conditions.
 
-    A condition on partition columns alone is answered by the folder; any other leaves all folders.
+    Only conditions that use nothing but partition columns can exclude folders.
 
     Raises:
-        ValueError: Spark does not understand a condition, or it takes more than the values of a row.
+        ValueError: Spark does not understand a condition, or it uses more than the values of a row.
         SparkLostError: Java has ended.
     """
-    names = {name: None for each in folders for name in each if name not in columns}
+    names = {name: None for values in folders for name in values if name not in columns}
     values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
     frame = session.createDataFrame(pa.table({_NUMBER: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
@@ -251,44 +246,44 @@ def may_match(
             named = _lasting_names(session, all_columns.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
-        if named <= names.keys():  # among these alone, a column such as user would be a function of Spark
+        if named <= names.keys():  # in this frame without the table's columns, user would be a function of Spark
             frame = frame.filter(is_erased)
     try:
-        left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
-    except (Py4JJavaError, PySparkException) as error:  # such as a folder's value that is no number
+        matches = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
+    except (Py4JJavaError, PySparkException) as error:  # a folder's value is not a number, for example
         raise ValueError(reason_of(error)) from None
-    return [number in left for number in range(len(folders))]
+    return [number in matches for number in range(len(folders))]
 
 
 def _parsed(session: SparkSession, condition: str) -> Column:
-    """Parses a condition that only takes the values of a row; refuses others with ``ValueError``.
+    """Parse a condition that only uses the values of a row. Raise ``ValueError`` for other conditions.
 
-    Those are not analyzed first, for then Spark loads classes and reads files.
+    This happens before Spark analyzes the condition, because Spark then loads classes and reads files.
     """
     catalyst: Any = session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
     tree = session._jsparkSession.sessionState().sqlParser().parseExpression(condition)
     patterns = catalyst.trees.TreePattern
     if any(map(tree.containsPattern, (patterns.PLAN_EXPRESSION(), patterns.UNRESOLVED_IDENTIFIER()))):
-        raise ValueError("it has a subquery or IDENTIFIER(), and may only take the values of a row")
+        raise ValueError("it has a subquery or IDENTIFIER(), and may only use the values of a row")
     if tree.getClass().getSimpleName() == "Alias":
         raise ValueError(f"it ends with {tree.name()!r}, which belongs to no operator")
-    known = catalyst.analysis.FunctionRegistry.builtin()
+    registry = catalyst.analysis.FunctionRegistry.builtin()
     for name in {part["nameParts"].strip("[]") for part in json.loads(tree.toJSON()) if _CALL in part["class"]}:
-        found = known.lookupFunction(catalyst.FunctionIdentifier(name))
-        if found.isEmpty() or found.get().getGroup() in _OUTSIDE:
-            raise ValueError(f"{name}() is no function of Spark that only takes the values of a row")
+        function = registry.lookupFunction(catalyst.FunctionIdentifier(name))
+        if function.isEmpty() or function.get().getGroup() in _OUTSIDE:
+            raise ValueError(f"{name}() is not a function of Spark that only uses the values of a row")
     return f.expr(condition)
 
 
 def _lasting_names(session: SparkSession, frame: DataFrame) -> set[str]:
-    """Returns the columns that the condition of a filter names.
+    """Return the columns in the condition of a filter.
 
     Raises:
-        ValueError: its answer may differ when rows are written.
+        ValueError: the result may differ when rows are written.
     """
     plan = frame._jdf.queryExecution().analyzed()
     patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
-        raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
+        raise ValueError("its result changes with the time or at random; write a date instead of the current one")
     named = plan.condition().references().toSeq()
     return {named.apply(number).name() for number in range(named.size())}

@@ -64,11 +64,11 @@ _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
-"""Value, key, timestamp in milliseconds, and headers, as Kafka has them."""
+"""Value, key, timestamp in milliseconds, and headers of a Kafka record."""
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
-    """Put the records of standard input, a file or the topic through all steps but Spark's; returns 1 if any is bad."""
+    """Run all steps except Spark's on records of standard input, a file or the topic. Return 1 if any record is bad."""
     with scratch_folder() as scratch, warnings_alone(in_answer=bool(options.topic)) as warnings:
         now, planner, find = int(time.time() * 1000), None, None
         records: Iterable[Record | None]
@@ -76,20 +76,20 @@ def try_out(settings: Settings, options: Namespace) -> int:
             newest_messages, a_second = _newest(settings, scratch, options.topic)
             planner = Planner(settings, scratch, a_second, options, warnings)
             records = [
-                (each.value(), each.key(), known_timestamp(each.timestamp()[1]) or now, headers_of(each))
-                for each in newest_messages
+                (message.value(), message.key(), known_timestamp(message.timestamp()[1]) or now, headers_of(message))
+                for message in newest_messages
             ]
         elif is_avro_file(data := _read(options.file)):
-            file = _opened(data, settings, options)
+            file = _open_avro(data, settings, options)
             find, records = file.find, [(value, None, now, None) for value in file.values]
         else:
-            records = _records(data, settings, now, envelope=options.envelope)
+            records = _parse_lines(data, settings, now, envelope=options.envelope)
         messages = [_Message(settings.input_topic, offset, each) for offset, each in enumerate(records) if each]
         return _Trial(settings, scratch, messages, find, planner).run()
 
 
 class _Message(SimpleNamespace):
-    """A record as Kafka's client gives it, of partition 0."""
+    """A record of partition 0 with the methods of Kafka's client."""
 
     def __init__(self, topic: str, offset: int, record: Record) -> None:
         value, key, timestamp, headers = record
@@ -109,10 +109,10 @@ class _Message(SimpleNamespace):
 
 
 class _NotedBadRecords(BadRecords):
-    """Notes each bad record, and what can be done about it."""
+    """Notes each bad record, and a hint."""
 
     def __init__(self, note: Callable[[str, int, str], None]) -> None:
-        super().__init__("dead-letter", lambda _: None)  # each is shown with its line
+        super().__init__("dead-letter", lambda _: None)  # the output shows bad records, so no warning is logged
         self._note = note
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
@@ -121,7 +121,7 @@ class _NotedBadRecords(BadRecords):
 
 
 class _Trial:
-    """Puts the records through all steps but Spark's, of a table that begins empty in the scratch folder."""
+    """Runs all steps except Spark's on the records, with a new table in the scratch folder."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Trial:
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
         self._messages = messages
-        self._outcomes: dict[int, list[tuple[str, str]]] = {each.offset(): [] for each in messages}
+        self._outcomes: dict[int, list[tuple[str, str]]] = {message.offset(): [] for message in messages}
         self._rescued = 0
         self._bad_records = _NotedBadRecords(self._note)
         store = new_store(settings)
@@ -163,16 +163,16 @@ class _Trial:
             with_offset = settings.model_copy(update={"metadata_columns": columns})
             stager = new_stager(with_offset, self._lake, self._bad_records, of_messages)
             intake = Intake(limits.max_record_bytes, self._bad_records, formats.size_of, transformer=transformer)
-            no_log: Any = None  # nothing is claimed
-            tp, left = TopicPartition(topic.name, 0), self._messages
+            no_log: Any = None  # no partition is claimed
+            tp, messages = TopicPartition(topic.name, 0), self._messages
             assignment = Assignment([tp], no_log, partial(self._stage, stager))
-            while left:
-                taken = intake.take(assignment, tp, left[:_PORTION], room=limits.max_buffer_bytes, until=inf)
-                left = left[taken.messages :]
+            while messages:
+                taken = intake.take(assignment, tp, messages[:_PORTION], room=limits.max_buffer_bytes, until=inf)
+                messages = messages[taken.messages :]
         return 1 if self._show(lane)["bad"] else 0
 
     def _stage(self, stager: Stager, portion: Portion) -> None:
-        """Convert and stage a portion; note its rows, none of which is written."""
+        """Convert and stage a portion, and note its rows. They are not written to the lake."""
         for piece in portion.pieces:
             part = BatchPart(OffsetRange(piece.tp, 0, piece.end), "", portion.number)
             batch = Batch((part,), ([*piece.rows],), ([*piece.messages],))
@@ -191,22 +191,22 @@ class _Trial:
             values = {name: value for name, value in row.items() if value is not None and name not in without}
             self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
 
-    # --- what is shown ----------------------------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------------------------
 
-    def _note(self, what: str, offset: int, text: str) -> None:
-        self._outcomes[offset].append((what, text))
+    def _note(self, kind: str, offset: int, text: str) -> None:
+        self._outcomes[offset].append((kind, text))
 
     def _note_sent(self, to: str, key: Any, value: Any) -> None:
         self._note("sent", message_context().offset, f"to {to}: {_shown(key)} {_shown(value)}")
 
     def _show(self, lane: LaneChoice) -> Counter[str]:
-        """Print what became of each record; returns how many outcomes there are of each kind."""
+        """Print the outcomes of each record. Return the number of outcomes of each kind."""
         for offset, outcomes in self._outcomes.items():
-            if not {"row", "bad"}.intersection(what for what, _ in outcomes):
+            if not {"row", "bad"}.intersection(kind for kind, _ in outcomes):
                 self._note("none", offset, "no row")
-            for what, text in outcomes if not self._planner else ():
-                print_line(f"{what:<4}  line {offset + 1}  {text}")
-        counts = Counter(what for outcomes in self._outcomes.values() for what, _ in outcomes)
+            for kind, text in outcomes if not self._planner else ():
+                print_line(f"{kind:<4}  line {offset + 1}  {text}")
+        counts = Counter(kind for outcomes in self._outcomes.values() for kind, _ in outcomes)
         if self._planner:
             self._show_plan(self._planner, counts)
             return counts
@@ -215,15 +215,13 @@ class _Trial:
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
             f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
-        print(lane.why, file=sys.stderr)  # noqa: T201 - beside the outcomes
+        print(lane.why, file=sys.stderr)  # noqa: T201 - not one of the outcomes
         if any(self._scratch.glob("state/*/*")):
-            print_line(
-                "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
-            )
+            print_line("State was empty and is deleted now; changelogs and effects of partitions are not tested")
         return counts
 
     def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
-        reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
+        reasons = Counter(text for each in self._outcomes.values() for kind, text in each if kind == "bad")
         plan = planner.plan(len(self._messages), counts["bad"], reasons, self._rescued)
         for line in [json.dumps(asdict(plan))] if planner.options.json else plan.lines():
             print_line(line)
@@ -249,14 +247,14 @@ def _read(file: Path | None) -> bytes:
         return file.read_bytes() if file else (sys.stdin.buffer.read() if sys.stdin else b"")
     except OSError as error:
         raise ConfigError(
-            f"reading {file}", error.strerror or str(error), "Name a file with one record a line, or an Avro file"
+            f"reading {file}", error.strerror or str(error), "Name a file with one record per line, or an Avro file"
         ) from None
 
 
-def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
+def _open_avro(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
     doing = f"reading {options.file or 'standard input'}"
     if options.envelope or settings.value_deserializer != "avro":
-        hint = "Set KAFKA_VALUE_DESERIALIZER=avro, and leave out --envelope"
+        hint = "Set KAFKA_VALUE_DESERIALIZER=avro, and omit --envelope"
         raise ConfigError(doing, "it is an Avro file", hint)
     try:
         return AvroFile(data)
@@ -264,29 +262,31 @@ def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
         raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
 
 
-def _records(data: bytes, settings: Settings, now: int, *, envelope: bool) -> Iterator[Record | None]:
-    """The record of each line, ``None`` for a blank one."""
+def _parse_lines(data: bytes, settings: Settings, now: int, *, envelope: bool) -> Iterator[Record | None]:
+    """Yield the record of each line, or ``None`` for a blank line."""
     for number, line in enumerate(data.split(b"\n"), 1):
         text = line.strip()
         try:
-            yield _unpacked(text, settings, now) if text and envelope else (text, None, now, None) if text else None
+            yield (
+                _parse_envelope(text, settings, now) if text and envelope else (text, None, now, None) if text else None
+            )
         except (ValueError, RecursionError) as error:
-            hint = "With --envelope each line is a JSON object: see `python main.py try --help`"
+            hint = "With --envelope, each line is a JSON object: see `python main.py try --help`"
             raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 
-def _unpacked(line: bytes, settings: Settings, now: int) -> Record:
-    """The record that an envelope describes; raises ``ValueError`` or ``RecursionError`` if it describes none."""
+def _parse_envelope(line: bytes, settings: Settings, now: int) -> Record:
+    """Return the record in an envelope; raise ``ValueError`` or ``RecursionError`` if it contains no record."""
     record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
-        raise ValueError(f"it is no object of {', '.join(sorted(_ENVELOPE))}, where value has to be there")
+        raise ValueError(f"it is not an object of {', '.join(sorted(_ENVELOPE))}, where value is required")
     value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
     if timestamp is None:
         timestamp = now
     if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
-        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds")
+        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, not a whole number of milliseconds")
     if not (headers is None or isinstance(headers, dict)):
-        raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
+        raise ValueError(f"its headers are {json.dumps(headers)}, not an object of names and texts")
     as_is = settings.value_deserializer != "json" and isinstance(value, str)
     return (
         None if value is None else value.encode() if as_is else json.dumps(value).encode(),

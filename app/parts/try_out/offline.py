@@ -1,4 +1,4 @@
-"""quixstreams without Kafka, for ``python main.py try`` and ``check``: nothing leaves this process."""
+"""quixstreams without Kafka, for ``python main.py try`` and ``check``. Nothing is sent to another process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _ANSWER_SECONDS = 30.0
 
 
 class AnyTopic(TopicAdmin):
-    """Each topic exists, with so many partitions; no broker is asked."""
+    """Reports that each topic exists with this number of partitions, without asking a broker."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__("")
@@ -32,7 +32,7 @@ class AnyTopic(TopicAdmin):
 
 
 class OfflineBroker(AnyTopic):
-    """The broker that librdkafka has for its own tests, at ``address`` in this process; it ends with this object."""
+    """librdkafka's mock broker at ``address`` in this process. The broker stops with this object."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -42,12 +42,12 @@ class OfflineBroker(AnyTopic):
 
     def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:
         for name in topic_names:
-            self._producer.list_topics(name, _ANSWER_SECONDS)  # creates it
+            self._producer.list_topics(name, _ANSWER_SECONDS)  # creates the topic
         return super().inspect_topics(topic_names, timeout)
 
 
-class _AtOnce(Deserializer):
-    """Gives the records of a message as one list."""
+class _AsList(Deserializer):
+    """Returns the records of a message as one list."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         self._deserialize = deserialize
@@ -65,18 +65,18 @@ def offline_reader(
     limits: BatchLimits,
     on_sent: Callable[[str, Any, Any], None],
 ) -> Iterator[tuple[None, Transformer]]:
-    """Yields what ``new_reader`` returns, once ``transform()`` has built on a ``new`` application.
+    """Yield a reader as ``new_reader`` returns it, after ``transform()`` has built on a ``new`` application.
 
-    State begins empty. ``on_sent`` alone gets what is sent: the topic or the class of the sink, the key and the value.
-    The broker is for clients that ``transform()`` makes.
+    State is empty. Records are sent only to ``on_sent``: the topic or the class of the sink, the key and the value.
+    The mock broker is for clients that ``transform()`` creates.
     """
     broker = OfflineBroker()
     topics = TopicManager(broker, settings.consumer_group)
     application = new(broker_address=broker.address, topic_manager=topics, use_changelog_topics=False)
-    values = _AtOnce(formats.value) if formats.value.split_values else formats.value
+    values = _AsList(formats.value) if formats.value.split_values else formats.value
     topic = application.topic(settings.input_topic, value_deserializer=values, key_deserializer=formats.key)
     dataframe = application.dataframe(topic)
-    context: Any = dataframe.processing_context  # some of its methods have no types
+    context: Any = dataframe.processing_context  # some of the methods have no types
     root = dataframe.stream
 
     def produce_row(row: Row, topic: Topic, key: Any, **_: object) -> None:
@@ -88,7 +88,7 @@ def offline_reader(
 
     vars(context.producer)["produce_row"] = produce_row
     vars(context.sink_manager)["register"] = register
-    records = dataframe.update(lambda _: context.printer.print())  # as quixstreams' loop does
+    records = dataframe.update(lambda _: context.printer.print())  # as in quixstreams' loop
     if values is not formats.value:
         records = records.apply(lambda several: [None] if several is None else several, expand=True)
     built = customised.build(records, application)
@@ -96,6 +96,6 @@ def offline_reader(
         for stream_id in state.stores:
             state.on_partition_assign(stream_id, 0, {})
         context.init_checkpoint()
-        # Rows stay objects: their keys may not be those of the messages.
+        # Rows stay objects, because transform() may have changed their keys.
         form = {"values_are_json": False, "keys_are_text": False}
         yield None, Transformer(topic, built, limits, root, **form, clock=DEFAULT.clock)

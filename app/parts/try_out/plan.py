@@ -1,4 +1,4 @@
-"""``try --topic``: what the table will be like, by the newest records of the topic."""
+"""``try --topic``: a plan of the table, from the newest records of the topic."""
 
 from argparse import Namespace
 from collections import Counter
@@ -21,23 +21,23 @@ from app.table.type_names import type_name
 
 _DAY: Final = 86_400
 _MONTH_DAYS: Final = 30
-_FOOTER_BYTES: Final = 2_000  # of a file, about, whatever its rows
-_SMALL_FILE: Final = 1 << 20
+_FOOTER_BYTES: Final = 2_000  # approximate size of a file's footer
+_SMALL_FILE: Final = 1 << 20  # bytes
 _MANY: Final = 16  # values of a column
 _MOST_REASONS: Final = 5
-_SHOWN: Final = 200  # characters of a reason, in a line
+_SHOWN: Final = 200  # characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the table will be like at the topic's present rate.
+    """Properties of the table at the topic's present rate.
 
     Attributes:
-        columns: of the files, with their types.
-        folders_a_batch, folders_a_day: at least.
-        cost_a_month: in the currency of the prices.
-        bad_reasons: the most frequent ones, with the numbers of their records.
-        advice: what to change, if anything, and the warnings of the log.
+        columns: Columns of the files, with their types.
+        folders_a_batch, folders_a_day: Minimum number of folders.
+        cost_a_month: Cost in the currency of the prices.
+        bad_reasons: The most frequent reasons, with the numbers of their records.
+        advice: Warnings of the log, and settings to change.
     """
 
     records: int
@@ -59,10 +59,10 @@ class Plan:
     advice: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """As a table for people."""
+        """Return the plan as an aligned text."""
         return [
             f"records    {self.records:,} of the newest: {counted(self.rows, 'row')}, {self.bad:,} bad, "
-            f"{self.rescued:,} with values in _rescued_data; {_rate(self.records_a_second)} come",
+            f"{self.rescued:,} with values in _rescued_data; {_rate(self.records_a_second)} arrive",
             f"columns    {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}",
             f"a batch    {self.seconds_a_batch:,.0f} s: {counted(self.folders_a_batch, 'file')} or more, of "
             f"{self.bytes_a_file:,} bytes",
@@ -75,7 +75,7 @@ class Plan:
 
     def short(self) -> str:
         if not self.records:
-            return "no record to plan by yet"
+            return "the topic has no records yet"
         return "; ".join(
             [
                 f"of {counted(self.records, 'record')} {self.bad:,} bad, {self.rescued:,} with values in _rescued_data",
@@ -94,7 +94,7 @@ def _rate(a_second: float) -> str:
 
 @dataclass
 class Planner:
-    """Gathers the rows of staged batches."""
+    """Collects the rows of staged batches, and makes a plan."""
 
     settings: Settings
     scratch: Path
@@ -102,13 +102,13 @@ class Planner:
     options: Namespace
     warnings: RecentWarnings
     _tables: list[pa.Table] = field(init=False, default_factory=list)
-    _folders: list[Mapping[str, str]] = field(init=False, default_factory=list)  # of each row
+    _folders: list[Mapping[str, str]] = field(init=False, default_factory=list)  # one for each row
 
     def add(self, staged: StagedFile, without: Collection[str]) -> None:
-        """Take its rows; columns ``without`` are there for this command alone."""
+        """Add the rows of a staged file. The columns ``without`` are only for this command."""
         table = pq.ParquetFile(staged.path).read()
         ids = table[staged.group_column]
-        table = table.take(pc.sort_indices(ids))  # as the rows of its files are together
+        table = table.take(pc.sort_indices(ids))  # the rows of a file are compressed together
         self._folders += [staged.groups[each].partition_values for each in ids.to_pylist()]
         self._tables.append(table.drop_columns([staged.group_column, *without]))
 
@@ -128,7 +128,7 @@ class Planner:
         shown |= {"other reasons": rest} if (rest := bad - sum(shown.values())) else {}
         cost = gigabytes * self.options.gb_price + requests / 1_000 * self.options.put_price
         names = ", ".join(self.settings.transforms)
-        told = f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"
+        uncounted = f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"
         return Plan(
             records=records,
             rows=rows,
@@ -148,7 +148,7 @@ class Planner:
             cost_a_month=round(cost, 2),
             advice=(
                 *dict.fromkeys(each.message for each in self.warnings.newest_first()),
-                *([told] if names else ()),
+                *([uncounted] if names else ()),
                 *self._advice(a_file),
             ),
         )
@@ -166,7 +166,7 @@ class Planner:
         return min(interval, target * folders / bytes_a_second) if target and bytes_a_second else interval
 
     def _folders_a_day(self) -> int:
-        """Counts folders by all columns except those of the time: the sample does not cover a day."""
+        """Count folders by all columns except time columns, because the sample does not cover a day."""
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
         return len(others) * (24 if "hour" in self.settings.spec.columns else 1)
 
@@ -178,8 +178,8 @@ class Planner:
         if most and len(values[most]) >= _MANY:
             instead = "" if self.settings.spec.keeps_columns else f", or make it ~{most}"
             return [
-                f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"
+                f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: remove {most}{instead}"
             ]
         if self.settings.compact:
             return []
-        return ["files are small: a longer COMMIT_INTERVAL makes larger ones, and COMPACT merges them"]
+        return ["files are small: a longer COMMIT_INTERVAL makes larger files, and COMPACT merges small files"]

@@ -92,7 +92,7 @@ def test_what_hangs_has_failed() -> None:
     go_on.set()
 
     assert results["broker"][0] == "FAIL"
-    assert "broker address: it has not ended within 0 s. Check the address and the network" in results["broker"][1]
+    assert "broker address: no answer within 0 s. Check the address and the network" in results["broker"][1]
     assert results["topic"] == ("--", "skipped: needs the broker")
     assert results["store"] == ("ok", "fine")
 

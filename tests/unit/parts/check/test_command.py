@@ -55,7 +55,7 @@ def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsy
     serve(listener, {}, {}, AllowedHosts())
     port = str(listener.getsockname()[1])
     assert run_command(local_settings(tmp_path, HTTP_PORT=port), "check", *ALONE) == 0
-    assert "is that of a connector that runs here" in capsys.readouterr().out
+    assert "is used by a connector that runs here" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["raw_{topic}", "all"])

@@ -18,7 +18,7 @@ def test_a_command_is_read_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        ("compact --when-cold soon", "'soon' is no duration, such as 400d"),
+        ("compact --when-cold soon", "'soon' is not a duration, such as 400d"),
         ("compact --folder 'year", "No closing quotation"),
     ],
 )

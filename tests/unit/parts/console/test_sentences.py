@@ -22,7 +22,7 @@ def top(view: View) -> Sentence:
 @pytest.mark.parametrize(
     ("name", "tone", "title"),
     [
-        ("starting", "quiet", "Starting: reaching Kafka, the store and the catalog"),
+        ("starting", "quiet", "Starting: connecting to Kafka, the store and the catalog"),
         ("starting without Kafka", "wait", "Kafka is not available"),
         ("joining", "quiet", "No partition is assigned to this replica"),
         ("taking over", "quiet", "Taking over 11 partitions"),
@@ -52,7 +52,7 @@ def test_a_store_that_hangs_is_named_though_there_is_no_error_yet() -> None:
     hangs = Trouble("store", "writing the journal", "no answer yet", seconds=42, is_unanswered=True)
     found = top(changed(view, state="waiting", waits=(hangs,)))
     assert (found.tone, found.title, found.seconds) == ("wait", "The store does not answer", 42)
-    assert found.next == "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
+    assert found.next.startswith("The connector waits for the answer, retries after a minute or two, and continues")
     assert found.to_do.startswith("Check that the store is up")
 
 
@@ -92,7 +92,7 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
     assert not list(remarks(view.status))
     view = changed(view, counts=replace(view.status.counts, totals=Totals(fenced=6)), skipped=3)
     assert [found.title for found in remarks(view.status)] == [
-        "3 records left out since the start (ON_BAD_RECORD=skip)",
+        "3 records skipped since the start (ON_BAD_RECORD=skip)",
         "Other members took over partitions 6 times since the start",
     ]
 
@@ -101,7 +101,7 @@ def test_topics_that_are_not_written() -> None:
     view = changed(several(2), left_out={"..odd": "its table's name ..odd: no dot first"}, deleted=["gone"])
     [found] = remarks(view.status)
     assert found.title == "2 topics not written by this replica: ..odd, gone"
-    assert found.reason.startswith("..odd: its table's name ..odd: no dot first. gone: Kafka does not have it."), found
+    assert found.reason.startswith("..odd: its table's name ..odd: no dot first. gone: It does not exist in "), found
     assert all(not list(remarks(each)) for each in of_tables(view.status)), "each page tells of its own table"
 
 
@@ -122,10 +122,10 @@ def test_a_compaction_that_leaves_folders_or_does_not_end() -> None:
     failed = Maintenance(NOW - 60, NOW - 30, 40, 2, failed=3)
     counts = replace(view.status.counts, consuming_since=since, maintenance=failed)
     assert [found.title for found in remarks(changed(view, settings=settings, counts=counts).status)] == [
-        "The last compaction left 3 folders"
+        "The last compaction failed in 3 folders"
     ]
     counts = replace(counts, maintenance=Maintenance(NOW - 60, NOW - 3 * 3_600, 40, 2))
     assert [found.title for found in remarks(changed(view, settings=settings, counts=counts).status)] == [
-        "No compaction came to its end for 3 h"
+        "No compaction has completed for 3 h"
     ]
     assert not list(remarks(view.status)), "without COMPACT"

@@ -87,7 +87,7 @@ def test_what_was_too_old() -> None:
     done = Maintenance(erased=NOW - 3_600, rows=1_200, left=2)
     page = render(view(Counts(maintenance=done), settings=settings))
     assert by_id(page, "erased") == "1,200"
-    assert "erased 1 h ago, 2 folders left because of an error, KEEP=400d" in text(page)
+    assert "erased 1 h ago, 2 folders skipped because of an error, KEEP=400d" in text(page)
 
 
 def test_the_figures() -> None:
@@ -117,7 +117,7 @@ def test_of_very_many_partitions_the_worst_are_on_the_page_and_all_on_another() 
     assert {row[0] for row in rows(everything)} == {f"sensor-data[{number}]" for number in range(500)}
     assert len(rows(everything)) == 500
     assert rows(everything)[:1] == rows(page)
-    assert "24 assigned, none stands out" in text(render(VIEWS["catching up"]()))
+    assert "24 assigned, none has a problem" in text(render(VIEWS["catching up"]()))
 
 
 def links(page: str) -> list[str]:
@@ -133,7 +133,7 @@ def test_of_very_many_tables_those_that_need_a_look_are_on_the_page_and_all_on_a
     assert "table_009 0-1; and 50 more topics" in text(page)
     assert by_id(page, "headline") == "1 table suspended: raw_db.public.table_030"
     assert by_id(page, "reason") == "Opening the table: speed is a double in COLUMN_TYPES and text in the table."
-    assert by_id(page, "next") == "It is tried again in 4 min, after 3 tries. Other tables go on."
+    assert by_id(page, "next") == "The connector retries in 4 min, after 3 tries. Other tables continue."
     assert by_id(page, "to-do") == "Correct it."
     assert len(render_tables(several(300))) < 150_000
     assert not links(render(view(counted()))), "one topic has no tables"

@@ -120,7 +120,7 @@ def test_folders_with_new_files_and_those_that_the_pattern_leaves_out_stay(
         lake.write(batch, "a", "2024")
     assert lake.run("compact", "--folder", "year=2023") == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[-2:] == ["1 folder: 2 files became 1", "left for later: 2 files younger than 1 d"]
+    assert said[-2:] == ["1 folder: 2 files became 1", "skipped: 2 files younger than 1 d"]
     assert [len(lake.files(folder)) for folder in ("year=2023/place=a", "year=2023/place=b", "year=2024/place=a")] == [
         1,
         2,
@@ -136,7 +136,7 @@ def test_a_pattern_that_no_folder_is_like_is_no_success(
 ) -> None:
     lake.write(0, "a", "2023")
     assert lake.run(*command, "--folder", "yaer=2023") == ConfigError.exit_code
-    assert "no folder of the table is like yaer=2023" in capsys.readouterr().err
+    assert "no folder of the table matches yaer=2023" in capsys.readouterr().err
 
 
 def test_a_large_file_is_not_written_anew_for_a_few_rows(lake: Lake) -> None:
@@ -187,8 +187,8 @@ def test_a_folder_that_cannot_be_merged_is_named_and_the_others_go_on(
     lake.write(0, "b"), lake.write(1, "b")
     assert lake.run("compact") == 1
     printed = capsys.readouterr()
-    assert "year=2024/place=a: left as it is: its column 'N' differs from another one only in capitals" in printed.out
-    assert "1 folder had to be left" in printed.err
+    assert "year=2024/place=a: not changed: its column 'N' differs from another column only in capitals" in printed.out
+    assert "1 folder failed" in printed.err
     assert len(lake.files("year=2024/place=b")) == 1
 
 
@@ -292,11 +292,14 @@ def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: p
     lake.write(0), lake.write(1)
     lake.dies("compact", at="upload")
     assert lake.run("compact") == 0
-    assert "year=2024/place=a: another run is at it, or was cut off in the last 10 minutes" in capsys.readouterr().out
+    assert (
+        "year=2024/place=a: another run is working on it, or was interrupted in the last 10 minutes"
+        in capsys.readouterr().out
+    )
     assert len(lake.open_records()) == 1
     assert audit(lake, capsys)["folders_in_compaction"] == 1
     assert lake.run("audit") == 0
-    assert "1 folder that compact or erase is at, or was when it was cut off:" in capsys.readouterr().out
+    assert "1 folder in which compact or erase runs, or was interrupted:" in capsys.readouterr().out
 
 
 def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,8 +353,8 @@ def test_what_was_cut_off_before_its_merged_file_was_there_is_given_up(
     assert lake.run("compact") == 0
 
     printed = capsys.readouterr().out
-    assert "given up what another run had begun" in printed
-    assert "another run was quicker" in printed
+    assert "rolled back an interrupted change of another run" in printed
+    assert "another run has changed it first" in printed
     assert not lake.open_records()
     assert lake.run("compact", "--when-cold", "0m") == 0
     assert lake.numbers() == list(range(10, 30))
@@ -370,7 +373,7 @@ def test_no_other_run_leaves_out_rows_by_the_condition_of_an_erase_that_was_cut_
 
     assert lake.run("compact") == 0
 
-    done = {"record": "given up what another run had begun; an erase", "upload": "completed what another run had begun"}
+    done = {"record": "rolled back an interrupted change", "upload": "completed an interrupted change"}
     assert f"year=2024/place=a: {done[moment]}" in capsys.readouterr().out
     assert not lake.open_records()
     assert lake.numbers() == [n for n in range(20) if moment == "record" or n % 10 != 3]
@@ -389,7 +392,7 @@ def test_a_record_that_names_others_than_data_files_of_its_folder_is_not_touched
     record.write_text(json.dumps({"version": 1, **intent, "holder": "x"}))
     later(lake)
     assert lake.run("compact") == 1
-    assert "it names others than data files of its folder" in capsys.readouterr().err
+    assert "it lists keys that are not data files of its folder" in capsys.readouterr().err
     assert len(lake.files()) == 2
 
 
@@ -406,9 +409,9 @@ def test_an_audit_does_not_advise_to_delete_what_only_seems_doubled_beside_a_mer
     capsys.readouterr()
     assert lake.run("audit", "--offsets") == 1
     printed = capsys.readouterr().out
-    assert "cannot check whether 1 offset of theirs" in printed
+    assert "cannot check whether other batches contain 1 offset of these files" in printed
     assert "Delete none of these files" in printed
-    assert "can be deleted" not in printed
+    assert "delete its files" not in printed
 
 
 def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
@@ -417,7 +420,7 @@ def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
     for batch in range(4):
         lake.write(batch)
     broken = lake.files()[1]
-    lake.patch.setattr("app.parts.maintenance.erase._TOGETHER", 1)  # each file by itself
+    lake.patch.setattr("app.parts.maintenance.erase._BIN_BYTES", 1)  # each file by itself
     lake.step_by_step()
     download = LocalStore.download
 
@@ -429,7 +432,7 @@ def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
     lake.patch.setattr(LocalStore, "download", refuse)
     assert lake.run("erase", "--where", "n % 10 = 3") == 1
     printed = capsys.readouterr().out
-    assert "year=2024/place=a: 3 rows\nyear=2024/place=a: files left as they are: reading it: broken" in printed
+    assert "year=2024/place=a: 3 rows\nyear=2024/place=a: some files not changed: reading it: broken" in printed
     assert [n for n in lake.numbers() if n % 10 == 3] == [13]
 
 

@@ -85,7 +85,7 @@ def test_folders_and_young_files_and_the_target_are_respected(
     assert "0 files would become 0" in capsys.readouterr().out
     bench.member().add_files([bench.file("young", {"n": [9]})], "readings", marks(9))
     assert run() == 0
-    assert "left for later: 1 file younger" in capsys.readouterr().out
+    assert "skipped: 1 file younger" in capsys.readouterr().out
     assert files(bench) == [1, 2, 3], "old ones beside it become one"
     assert run("--when-cold", "0h") == 0
     assert files(bench) == [2, 4]
@@ -152,7 +152,7 @@ def test_files_in_the_folder_of_another_table_are_left(
         os.utime(path, (time.time() - 2 * 86_400,) * 2)
     assert run() == 0
     said = capsys.readouterr().out
-    assert "left: 2 files outside of the table's folder" in said
+    assert "skipped: 2 files outside the table's folder" in said
     assert "in no snapshot: " + str(folder) not in said.replace("file://", "")
     assert sorted(path.name for path in folder.iterdir()) == ["a.parquet", "b.parquet", "c.parquet"]
     assert files(bench) == [1, 1, 2, 3]

@@ -232,7 +232,7 @@ def test_a_table_without_partitions_of_a_time_says_so(
     bench.make(("place", "identity"))
     bench.add({"n": 0, "place": "a"})
     assert run() == 2
-    assert "the table has none of the time of its records" in capsys.readouterr().err
+    assert "the table has no partitions by the time of its records" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_a_store_that_is_away_ends_nothing(
 
     monkeypatch.setattr(table.store, "read", refuse)
     table.member()
-    wait_until(lambda: "maintenance is tried again in" in caplog.text, "it says so")
+    wait_until(lambda: "retrying maintenance in" in caplog.text, "it says so")
     monkeypatch.setattr(table.store, "read", read)
     table.now = 3_601.0
     wait_until(lambda: len(table.runs) == 1, "it compacts")
