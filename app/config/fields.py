@@ -15,15 +15,24 @@ Contradictions = Iterator[tuple[str, str]]
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as surrogates
 
 
-def env(variable: str, default: Any = None, *, secret: bool = False, only_with: str = "", needed_with: str = "") -> Any:
+def env(
+    variable: str,
+    default: Any = None,
+    *,
+    secret: bool = False,
+    only_with: str = "",
+    needed_with: str = "",
+    deprecated: str | None = None,
+) -> Any:
     """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
 
     The text below the field, in Markdown, is its description for users: the pages and the form are made of it.
     ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``, and
-    ``needed_with`` one that must not be set without this one either.
+    ``needed_with`` one that must not be set without this one either. ``deprecated`` tells users of a variable that a
+    later version drops what to do instead.
     """
     extra: Any = {"other": only_with or needed_with, "is_needed": bool(needed_with)}
-    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra)
+    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra, deprecated=deprecated)
 
 
 def is_quoted(text: str) -> bool:

@@ -221,7 +221,9 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if names := ", ".join(_unencrypted(self)):
             hint = "whoever can read the network reads them. Use https, and SASL_SSL for Kafka"
             warnings.append(f"{names}: logins and records go to another host unencrypted, so {hint}")
-        return warnings
+        fields = type(self).model_fields
+        old = [fields[name] for name in sorted(self.model_fields_set) if fields[name].deprecated]
+        return warnings + [f"{field.validation_alias} is deprecated: {field.deprecated}" for field in old]
 
     def offline(self, folder: Path) -> "Settings":
         """Returns these settings for a table in this folder, without a broker."""

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.config.environment import SettingsError
+from app.config.fields import env
 from app.config.settings import Settings
 from app.container import MemoryLimit
 from app.parts.quix.catalog_address import QuixTarget
@@ -347,6 +348,17 @@ class TestMemory:
         in_a_group_of(limit, monkeypatch)
         (told,) = load(**variables).warnings
         assert warning in told
+
+
+class WithOld(Settings):
+    old: str | None = env("OLD_NAME", deprecated="set NEW_NAME")
+
+
+def test_a_deprecated_setting_still_counts_and_is_a_warning() -> None:
+    assert WithOld(**ENOUGH).warnings == []
+    settings = WithOld(**ENOUGH, OLD_NAME="x")
+    assert settings.model_dump()["old"] == "x"
+    assert settings.warnings == ["OLD_NAME is deprecated: set NEW_NAME"]
 
 
 def in_a_group_of(mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
