@@ -10,7 +10,7 @@ COMPILE = $(VENV)/bin/uv pip compile --quiet $(UPGRADE)
 # Processes that share the tests which are not quick: by cores and memory (tests/side_by_side.py), or a number.
 PROCESSES ?= auto
 UNIT := tests/unit tests/bench tests/dev tests/documents
-REST := tests/model tests/properties tests/e2e tests/faults tests/integration
+REST := tests/model tests/properties tests/e2e tests/faults tests/integration tests/upgrade
 # Where Python keeps no compiled code, each of them would compile all tests at each run.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -57,7 +57,9 @@ PARTS: Mapping[str, Part] = {
     "faults": _tests("each fault at each step", "tests/faults", without=(CHAOS, SOAK, STATE_MACHINES)),
     "stores": _tests("all stores", "tests/integration/storage", "tests/e2e/test_every_store.py"),
     "engines": _tests("engines, readers, commands", "tests/integration", without=("tests/integration/storage",)),
-    "processes": _tests("processes", "tests/e2e", "tests/unit", without=("tests/e2e/test_every_store.py",)),
+    "processes": _tests(
+        "processes", "tests/e2e", "tests/unit", "tests/upgrade", without=("tests/e2e/test_every_store.py",)
+    ),
     "parity": _tests("beside the sink that quixstreams ships", "tests/parity"),
     "container": Part("the image", ["pytest", "tests/container"], ["tests/container"]),
     "alone": Part("what nothing may run beside", ["pytest", "-m", "alone", f"--ignore={SOAK}", "tests"]),

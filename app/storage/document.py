@@ -1,10 +1,12 @@
 """Compare-and-set: one object that several writers change, each only the version that it has read."""
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from app.errors import FatalError, RetryableError
+from app.errors import ConfigError, FatalError, RetryableError
 from app.json_texts import MOST_BYTES, check_json
 from app.storage.base import ChangedError, ObjectStore
 
@@ -13,6 +15,12 @@ _D = TypeVar("_D")
 
 class UnreadableError(FatalError):
     """A document is damaged, too large, or of a newer release."""
+
+
+class NewerVersionError(UnreadableError):
+    """A newer release wrote the document."""
+
+    exit_code = ConfigError.exit_code
 
 
 class SmallBody(bytearray):
@@ -39,12 +47,14 @@ class Form(Generic[_D]):
         parse: raises ``ValueError`` if the body is damaged or of a newer release.
         body: returns what is stored. No two versions may be alike, because stores name a version by its content.
         remedy: what to do about one that cannot be parsed.
+        version: the newest one that this release reads.
     """
 
     what: str
     parse: Callable[[bytes], _D]
     body: Callable[[_D], bytes]
     remedy: str
+    version: int = 1
 
 
 class Document(Generic[_D]):
@@ -64,7 +74,11 @@ class Document(Generic[_D]):
         try:
             self.current = self._form.parse(check_json(found.body)) if found else None
         except (ValueError, RecursionError) as error:
-            raise UnreadableError(f"reading {self._form.what} {self.where}", str(error), self._form.remedy) from None
+            doing = f"reading {self._form.what} {self.where}"
+            if found and (version := _version_of(found.body)) > self._form.version:
+                cause = f"it has version {version}, and this release of the connector reads up to {self._form.version}"
+                raise NewerVersionError(doing, cause, "Run the release that wrote it, or a newer one") from None
+            raise UnreadableError(doing, str(error), self._form.remedy) from None
         self._etag = found.etag if found else None
         return self.current
 
@@ -91,3 +105,10 @@ class Document(Generic[_D]):
         """Whether the stored version is the one last read or written here."""
         found = self._store.read(self._key)
         return (found.etag if found else None) == self._etag
+
+
+def _version_of(body: bytes) -> int:
+    """The version that the document names; 0 if it names none."""
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        return int(json.loads(body)["version"])
+    return 0

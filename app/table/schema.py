@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.table.layout import UTC_ZONE
 from app.table.type_names import MAX_DIGITS, Types, parse_type, type_name
 
-_VERSION, _VERSION_WITH_ZONE = 1, 2  # releases that know no zone refuse the second one
+_VERSION, NEWEST_VERSION = 1, 2  # releases that know no zone refuse the second one
 
 _WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
 _MAX_NARROW_BITS = 32
@@ -48,15 +48,15 @@ class TableSchema:
         columns = [{"name": name, "type": type_name(kind)} for name, kind in self.columns.items()]
         if self.time_zone == UTC_ZONE:
             return {"version": _VERSION, "columns": columns}
-        return {"version": _VERSION_WITH_ZONE, "time_zone": self.time_zone, "columns": columns}
+        return {"version": NEWEST_VERSION, "time_zone": self.time_zone, "columns": columns}
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
         """Reads the schema that ``to_document`` gave; raises ``ValueError`` with what is wrong."""
         if not isinstance(document, dict) or not isinstance(document.get("version"), int):
             raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
-        if document["version"] not in (_VERSION, _VERSION_WITH_ZONE):
-            raise ValueError(f"it has version {document['version']}, this release knows version {_VERSION_WITH_ZONE}")
+        if not _VERSION <= document["version"] <= NEWEST_VERSION:
+            raise ValueError(f"it has version {document['version']}")
         if not isinstance(document.get("columns"), list):
             raise ValueError("it has no list of columns")  # noqa: TRY004
         columns: dict[str, pa.DataType] = {}

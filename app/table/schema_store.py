@@ -13,7 +13,7 @@ from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document, Form
 from app.table.layout import UTC_ZONE, is_data_file, schema_key
 from app.table.parquet_reader import read_footer
-from app.table.schema import EMPTY, TableSchema, join_types
+from app.table.schema import EMPTY, NEWEST_VERSION, TableSchema, join_types
 from app.table.type_names import Types, type_name
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ _FORM = Form(
     lambda schema: json.dumps(schema.to_document(), indent=1).encode(),
     "If a newer release wrote it, update this one. Else restore the object, "
     "or delete it: it is then made of the newest files",
+    NEWEST_VERSION,
 )
 
 

@@ -22,12 +22,11 @@ from tests.e2e.lake import Lake
 from tests.e2e.scenario import Scenario, s3_store
 from tests.services.main_process import run_main
 from tests.support.iceberg_readers import pyiceberg_catalog
-from tests.upgrade.write_tables import BAD, BUCKET, FOLDER, ICEBERG, NAMESPACE, Former, ids_of
+from tests.upgrade.write_tables import ARCHIVES, BAD, BUCKET, ICEBERG, NAMESPACE, Former, ids_of, version_of
 
-ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
 MORE = 50
 
-pytestmark = pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".tar")[0])
+pytestmark = pytest.mark.parametrize("archive", ARCHIVES, ids=version_of)
 
 
 @pytest.fixture
@@ -102,6 +101,21 @@ def test_a_merge_that_was_cut_off_is_finished(former: Callable[..., Former]) -> 
     assert any("data_merged_" in path.name for path in table.scenario.lake.files())
     assert table.scenario.lake.numbers() == numbers(table.values)
     assert audited(table)["folders_in_compaction"] == 0
+
+
+@pytest.mark.parametrize("document", ["schema.json", "group-*/*/0.json", "group-*/generations.d/*.json"])
+def test_a_document_of_a_later_version_ends_the_start_and_nothing_is_written(
+    former: Callable[..., Former], document: str
+) -> None:
+    table = former("stopped")
+    (path,) = (table.scenario.lake.folder / "_journal").glob(document)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 9, "new": True}))
+    table.produce(sites=4, count=MORE)
+    objects = {each: each.read_bytes() for each in filter(Path.is_file, table.scenario.lake.folder.rglob("*"))}
+    connector = table.scenario.connector(table.settings)
+    assert connector.wait() == 2
+    assert "it has version 9, and this release of the connector reads up to " in connector.log
+    assert {each: each.read_bytes() for each in filter(Path.is_file, table.scenario.lake.folder.rglob("*"))} == objects
 
 
 def test_an_iceberg_table_is_continued(

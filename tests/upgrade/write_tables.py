@@ -31,6 +31,7 @@ from tests.e2e.records import value
 from tests.e2e.scenario import Scenario, s3_store
 
 FOLDER = Path(__file__).parent
+ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
 BUCKET = "former-tables"
 NAMESPACE = "former"
 BASE = {"HIVE_COLUMNS": "site,year", "METADATA_COLUMNS": "__partition,__offset", "ON_BAD_RECORD": "dead-letter"}
@@ -39,6 +40,11 @@ BAD = "no JSON"
 SITES = 60  # so many files are uploaded one after the other: some milliseconds to kill the process
 MOST_TRIES = 20
 _PAUSE = 0.0005  # seconds; what the process must not finish takes some milliseconds
+
+
+def version_of(archive: Path) -> str:
+    """Returns the commit or tag."""
+    return archive.name.removesuffix(".tar.xz")
 
 
 class Former:
