@@ -21,7 +21,7 @@ _LONG = b"0" * _FEWEST_DIGITS
 def check_json(body: bytes, most: int = MOST_BYTES) -> bytes:
     """Returns the JSON of another system; ``ValueError`` if it has more bytes than ``most``, or too many values."""
     if len(body) > most:
-        raise ValueError(f"it is larger than {most >> 20} MiB")
+        raise ValueError(f"it contains more than {most >> 20} MiB")
     if sum(map(body.count, (b",", b"{", b"["))) > _MOST_VALUES:
         raise ValueError(f"it contains more than {_MOST_VALUES:,} values")
     return body

@@ -1,1 +1,1 @@
-"""Records that cannot be rows: the user's policy, the reasons, and the dead letter."""
+"""Records that cannot become rows: the user's policy, the reasons, and the dead letter."""

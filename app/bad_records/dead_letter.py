@@ -1,6 +1,6 @@
-"""The dead letter: rejected records in Parquet beside the table, unchanged and with the reason.
+"""The dead letter: rejected records in Parquet next to the table, unchanged and with the reason.
 
-There is one file per topic-partition and batch, named like a data file of one topic-partition:
+Each topic-partition and batch has one file, with the name of a data file of one topic-partition:
 ``<root>/_dead_letter/<table>/data_….parquet``.
 """
 
@@ -37,13 +37,13 @@ SCHEMA = pa.schema(
         ("value_size", pa.int64()),
     ]
 )
-_ALWAYS_THERE = {"topic", "partition", "offset", "reason", "rejected_at"}
-_READABLE = pa.schema([field.with_nullable(field.name not in _ALWAYS_THERE) for field in SCHEMA])
-_ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
+_REQUIRED = {"topic", "partition", "offset", "reason", "rejected_at"}
+_READABLE = pa.schema([field.with_nullable(field.name not in _REQUIRED) for field in SCHEMA])
+_ROWS_AT_A_TIME = 1024  # when reading, because a record may have a megabyte
 
 
 class DeadLetter(NamedTuple):
-    """A rejected record as the dead letter has kept it: key and value are bytes or ``None``."""
+    """A rejected record in the dead letter. Key and value are bytes or ``None``."""
 
     record: Rejected
     rejected_at: datetime
@@ -52,9 +52,9 @@ class DeadLetter(NamedTuple):
 def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:
     """Returns the records as a table of ``SCHEMA``; never raises for a value.
 
-    ``key`` and ``value`` hold bytes, and text as UTF-8. ``key_json`` and ``value_json`` hold all other objects that a
-    deserializer or ``transform()`` has made, as JSON. Both are null for a missing value, such as that of a tombstone.
-    ``truncated`` marks records with only the beginning of their value; ``value_size`` is the size of the whole.
+    ``key`` and ``value`` contain bytes, and text as UTF-8. ``key_json`` and ``value_json`` contain other objects from a
+    deserializer or ``transform()``, as JSON. Both are null for a missing value, such as that of a tombstone.
+    ``truncated`` marks records with only the start of their value. ``value_size`` is the size of the complete value.
     """
     now = clock()
     rows = [_row(record, now) for record in rejected]
@@ -67,7 +67,7 @@ def write(rejected: Sequence[Rejected], path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[DeadLetter]:
-    """Yields the records of a file in its order; a key or value without bytes is given as its JSON."""
+    """Yields the records of a file in their order. A key or value without bytes is returned as its JSON."""
     doing = f"reading {path.name} of the dead letter"
     try:
         with pq.ParquetFile(path) as file:
@@ -75,13 +75,13 @@ def read(path: Path) -> Iterator[DeadLetter]:
                 cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
                 raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
             at = SCHEMA.get_field_index("timestamp")
-            for batch in file.iter_batches(_ROWS_AT_ONCE):
-                # Timestamps in ms: producers set them, and some are beyond what a datetime can hold.
-                sound = batch.select(SCHEMA.names).cast(_READABLE)
-                plain = sound.set_column(at, "timestamp", sound["timestamp"].cast(pa.int64()))
+            for batch in file.iter_batches(_ROWS_AT_A_TIME):
+                # Timestamps are read in ms, because producers may set timestamps that do not fit a datetime.
+                typed = batch.select(SCHEMA.names).cast(_READABLE)
+                plain = typed.set_column(at, "timestamp", typed["timestamp"].cast(pa.int64()))
                 yield from map(_dead_letter, plain.to_pylist())
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise DataError(doing, str(error), "Delete the file, or put a sound copy of it in its place") from error
+        raise DataError(doing, str(error), "Delete the file, or replace it by an intact copy") from error
 
 
 def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ def _headers(headers: Headers | None) -> list[dict[str, Any]] | None:
 
 
 def _text(text: str) -> str:
-    """Returns the text with escapes in place of lone surrogates, which UTF-8 cannot encode."""
+    """Returns the text with escapes instead of lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Records that cannot become rows: their errors, what the dead letter keeps of them, and the user's choice for them."""
+"""Records that cannot become rows: their errors, their form in the dead letter, and the user's policy for them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,14 +12,14 @@ from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_o
 from app.reason_texts import OtherFormat, Reason, about, reason_of
 
 OF_THE_KEY = "of the key"  # a note of an error
-LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
-KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to tell who has sent it
+LONGEST_REASON = 1_000  # characters; the error of a library may quote the complete record
+KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to identify the producer
 
 _HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
 HINT_TRANSFORM = "Correct transform() in app/transform.py"
 _HINT_COMPRESSION = (
-    "Make it smaller at its producer: of what is compressed with zstd the client takes 100 MB at once. "
-    "Its key and value are not known here; the topic still has it"
+    "Make it smaller at its producer: the client decompresses at most 100 MB of zstd. "
+    "The connector has not received its key and value, which are still in the topic"
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
 UNKNOWN_SIZE = -1
@@ -27,7 +27,7 @@ OnBadRecord = Literal["dead-letter", "skip", "fail"]
 
 
 class NotARowError(ValueError):
-    """A record that cannot become a row, found after its message was decoded."""
+    """A record that cannot become a row although its message was decoded."""
 
     def __init__(self, reason: Reason, hint: str) -> None:
         super().__init__(reason)
@@ -35,29 +35,29 @@ class NotARowError(ValueError):
 
 
 class NullValueError(NotARowError):
-    """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
+    """A value that is null: a tombstone, unless ``transform()`` returned null for another value."""
 
     def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
         super().__init__(Reason(f"{cause}, and a row needs an object with fields"), _HINT_NO_OBJECT)
 
 
 class TooBigError(NotARowError):
-    """A message that takes more memory than there is: only its beginning is kept. Sizes are in bytes.
+    """A message that is too large for the memory. Only its start is kept. Sizes are in bytes.
 
-    Brokers bound the compressed size of a message: one of 400 MB may come as one of 400 kB.
+    Brokers limit the compressed size of a message: a message of 400 MB may have 400 kB when it is compressed.
     """
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
-            Reason(f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory"),
+            Reason(f"its message has {size:,} bytes, and the limit with this memory is {limit:,} bytes"),
             "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
         )
 
 
 class BadRowsError(ValueError):
-    """Some rows of a batch cannot be written; the others can. One step names all that it finds, at once.
+    """Some rows of a batch cannot be written. A step reports all that it finds together.
 
-    ``reasons`` are by position of the row in what was given; ``hint`` is the remedy, if it is another than for most.
+    ``reasons`` are by position of the row in the step's rows. ``hint`` is the remedy; empty for the usual one.
     """
 
     def __init__(self, reasons: Mapping[int, Reason], hint: str = "") -> None:
@@ -89,11 +89,11 @@ def too_deep() -> NotARowError:
 
 
 def check_row(value: object, timestamp: object, headers: object) -> None:
-    """Raise ``NotARowError`` if ``transform()`` gave no object, or set a timestamp or headers that no message has."""
+    """Raise ``NotARowError`` if ``transform()`` returned no object, or set a timestamp or headers of a wrong type."""
     if not isinstance(value, dict):
         raise no_object(value)
     if type(timestamp) is not int:
-        raise NotARowError(about(timestamp, ", no whole number", "set_timestamp() gave "), HINT_TRANSFORM)
+        raise NotARowError(about(timestamp, ", not a whole number", "set_timestamp() set "), HINT_TRANSFORM)
     if headers is None:
         return
     try:
@@ -101,8 +101,8 @@ def check_row(value: object, timestamp: object, headers: object) -> None:
     except (TypeError, UnicodeEncodeError):
         are_headers = False
     if not are_headers:
-        wanted = ", no list of pairs of a name and bytes or text"
-        raise NotARowError(about(headers, wanted, "set_headers() gave "), HINT_TRANSFORM)
+        cause = ", not a list of pairs of a name and bytes or text"
+        raise NotARowError(about(headers, cause, "set_headers() set "), HINT_TRANSFORM)
 
 
 def _is_header(name: object, value: object) -> bool:
@@ -114,60 +114,60 @@ def _is_header(name: object, value: object) -> bool:
 
 def too_many_rows(rows: int) -> NotARowError:
     return NotARowError(
-        Reason(f"transform() makes more than {rows:,} rows of it, which take more memory than MAX_BUFFER_MB allows"),
-        "Make fewer in transform() of app/transform.py, or raise MAX_BUFFER_MB",
+        Reason(f"transform() makes {rows:,} or more rows of it, which need more memory than MAX_BUFFER_MB allows"),
+        "Make fewer rows in transform() of app/transform.py, or raise MAX_BUFFER_MB",
     )
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
     """Refuses a message that its deserializers could not read, or that is too big for them."""
-    found = reason_of(error)
+    cause = reason_of(error)
     if isinstance(error, TooBigError):
-        return Refusal(truncated(message, found), error.hint)
-    what, setting, raw = "it does", "KAFKA_VALUE_DESERIALIZER", message.value()
+        return Refusal(truncated(message, cause), error.hint)
+    subject, setting, raw = "it", "KAFKA_VALUE_DESERIALIZER", message.value()
     if OF_THE_KEY in getattr(error, "__notes__", ()):
-        what, setting, raw = "its key does", "KAFKA_KEY_DESERIALIZER", message.key()
-    reason = Reason(f"{what} not deserialize: ").also(found, found.whole[:LONGEST_REASON])
-    is_other = isinstance(found, OtherFormat) or not (found in error.args or _is_json(error, raw or b""))
-    remedy = f"Set {setting} to what the producer writes" if is_other else "Correct it at its producer"
-    return Refusal(as_it_came(message, reason), f"{remedy}, or set ON_BAD_RECORD")
+        subject, setting, raw = "its key", "KAFKA_KEY_DESERIALIZER", message.key()
+    reason = Reason(f"{subject} does not deserialize: ").also(cause, cause.whole[:LONGEST_REASON])
+    is_other = isinstance(cause, OtherFormat) or not (cause in error.args or _is_json(error, raw or b""))
+    remedy = f"Set {setting} to the format of the producer" if is_other else "Correct it at its producer"
+    return Refusal(unchanged(message, reason), f"{remedy}, or set ON_BAD_RECORD")
 
 
 def _is_json(error: Exception, raw: bytes) -> bool:
-    """Whether what was read as JSON looks like JSON, apart from its mistake."""
+    """Whether the text was parsed as JSON, and looks like JSON apart from its mistake."""
     cause = error.__cause__ or error
-    # The error has no text where that is not Unicode.
+    # The error has no text if the text is not Unicode.
     return isinstance(cause, JSONDecodeError) and (cause.doc.encode() or raw).lstrip().startswith((b"{", b"["))
 
 
 def not_decompressed(message: Message, offset: int) -> Refusal:
     """Refuses a message that Kafka's client could not decompress.
 
-    ``offset`` is its own or, where several messages are compressed in one, the next one's.
+    ``offset`` is that of the message or, if several messages are compressed together, of the next one to read.
     """
     tp, reason = _tp(message), Reason(f"the Kafka client cannot decompress it: {message.error().str()}")
     return Refusal(Rejected(tp, offset, None, None, None, None, reason, UNKNOWN_SIZE), _HINT_COMPRESSION)
 
 
 def not_written(reason: Reason, row: Row, tp: TopicPartition, hint: str) -> Refusal:
-    """Refuses a row: its message as it came where that is known, else the row."""
+    """Refuses a row: the unchanged message if it is known, otherwise the row."""
     if row.message is not None:
-        return Refusal(as_it_came(row.message, reason), hint)
+        return Refusal(unchanged(row.message, reason), hint)
     timestamp = known_timestamp(row.timestamp)
     return Refusal(Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason), hint)
 
 
-def as_it_came(message: Message, reason: Reason) -> Rejected:
-    """Keeps the message byte by byte: JSON that is read and written again may differ, and null is no tombstone."""
+def unchanged(message: Message, reason: Reason) -> Rejected:
+    """Keeps the bytes of the message. JSON that is parsed and written may differ, and its null is not a tombstone."""
     timestamp, headers = known_timestamp(message.timestamp()[1]), headers_of(message)
     return Rejected(_tp(message), message.offset(), timestamp, message.key(), message.value(), headers, reason)
 
 
 def truncated(message: Message, reason: Reason) -> Rejected:
-    """Keeps the beginning of a message that is too big, with its position and its size."""
+    """Keeps the start of a message that is too big, with its offset and its size."""
     key, value, headers = message.key(), message.value(), headers_of(message)
     return replace(
-        as_it_came(message, reason),
+        unchanged(message, reason),
         key=key and key[:KEPT_BYTES],
         value=value and value[:KEPT_BYTES],
         headers=headers if headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
@@ -188,9 +188,9 @@ def headers_size(headers: Headers | None) -> int:
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record: keep it in the dead letter, skip it, or end the process.
+    """Applies the user's policy to each bad record: keep it in the dead letter, skip it, or end the process.
 
-    Logs one a minute of a topic at most, and their number at the end.
+    Logs at most one record of a topic in a minute, and their number at the end.
     """
 
     def __init__(
@@ -198,28 +198,25 @@ class BadRecords:
     ) -> None:
         self._choice = choice
         self._log = log
-        self._found = OnceAMinute(clock)  # by the consumer's thread, and by the staging thread
+        self._records = OnceAMinute(clock)  # used by the consumer's thread, and by the staging thread
 
     @property
     def skipped(self) -> int:
-        """The number of records skipped since the start; safe from any thread."""
-        return self._found.count if self._choice == "skip" else 0
+        """Number of records skipped since the start. Safe from any thread."""
+        return self._records.count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end."""
+        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process must end."""
         record = f"the record of {rejected.tp} at offset {rejected.offset}"
         if self._choice == "fail":
             raise DataError(f"reading {record}", rejected.reason, hint, record=(rejected.tp, rejected.offset))
-        if (since := self._found.turn(rejected.tp.topic)) is not None:
+        if (since := self._records.turn(rejected.tp.topic)) is not None:
             fate = "goes to the dead letter" if self._choice == "dead-letter" else "is skipped (ON_BAD_RECORD=skip)"
             self._log(f"{record} {fate}: {rejected.reason}. {hint}{since}")
         return self._choice == "dead-letter"
 
     def log_total(self) -> None:
-        """Logs how many there were since the start, if any: those since the last message are logged nowhere else.
-
-        One that is read again, as after a pause, counts again.
-        """
-        if self._found.count:
+        """Logs the number of bad records since the start, if any. Redelivered records count again."""
+        if self._records.count:
             fate = "went to the dead letter" if self._choice == "dead-letter" else "were skipped (ON_BAD_RECORD=skip)"
-            self._log(f"bad records since the start: {self._found.count:,}; they {fate}")
+            self._log(f"bad records since the start: {self._records.count:,}; they {fate}")

@@ -20,9 +20,9 @@ from app.bad_records.refusals import (
     BadRecords,
     ReadMessage,
     Refusal,
-    as_it_came,
     no_object,
     not_deserialized,
+    unchanged,
 )
 from app.config.settings import Settings
 from app.convert.batch import BatchConverter
@@ -92,7 +92,7 @@ def read_message(topic: Topic, message: Message) -> Row | Refusal:
         return not_deserialized(error, message)
     if not isinstance(row.value, dict):
         refused = no_object(row.value)
-        return Refusal(as_it_came(message, reason_of(refused)), refused.hint)
+        return Refusal(unchanged(message, reason_of(refused)), refused.hint)
     return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)
 
 

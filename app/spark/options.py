@@ -1,6 +1,7 @@
-"""How Spark runs and writes: by the settings, and options of Parquet's writer that follow from a batch.
+"""Options of Spark from the settings, and options of Parquet's writer that depend on a batch.
 
-These are when it checks sizes, its pages, dictionaries and bounds. Imports no Spark: settings are read first.
+The latter are the checks of sizes, the size of pages, dictionaries and bounds. This module does not import Spark,
+because settings are read first.
 """
 
 import os
@@ -27,7 +28,7 @@ class SparkOptions:
 
     Args:
         master: ``local``, ``local[n]`` or ``local[*]``; for merging also a cluster.
-        heap_mb, off_heap_mb: of the JVM; it sorts rows outside the heap.
+        heap_mb, off_heap_mb: Memory of the JVM. It sorts rows outside the heap.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
     """
 
@@ -39,24 +40,24 @@ class SparkOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark is in this process, and not on a cluster."""
+        """Whether Spark runs on this machine, and not on a cluster."""
         return self.master.startswith("local")
 
     @property
     def cores(self) -> int:
-        """Those that a local Spark uses."""
-        named = re.fullmatch(r"local(\[(\*|\d+).*\])?", self.master)
-        text = named[2] if named else None
+        """Number of cores that a local Spark uses."""
+        match = re.fullmatch(r"local(\[(\*|\d+).*\])?", self.master)
+        text = match[2] if match else None
         return (os.cpu_count() or 1) if text == "*" else int(text or 1)
 
 
 def parquet_options(staged: StagedFile) -> Mapping[str, str]:
     largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
     rows_between_checks = min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, staged.largest_row))
-    # In a setting's name a dot separates a column and its field; other names are left to Parquet.
+    # In an option's name, a dot separates a column and its field. For other names Parquet decides itself.
     names = [name for name in staged.without_dictionary if name.isidentifier()]
     return {
-        # Parquet allocates a whole compressed page for each file, by default a megabyte, also for a small file.
+        # Parquet allocates a complete compressed page for each file, by default a megabyte, also for a small file.
         "parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, largest_file))),
         **{f"parquet.enable.dictionary#{name}": "false" for name in names},
         **_statistics(staged.large_values),
@@ -65,36 +66,34 @@ def parquet_options(staged: StagedFile) -> Mapping[str, str]:
 
 
 def size_checks(rows: int) -> dict[str, str]:
-    """Makes Parquet check the size of its buffers each time that it has so many more rows.
+    """Makes Parquet check the size of its buffers after each ``rows`` rows.
 
-    A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows: a few large ones
-    after many small ones then fill the heap.
+    A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows. Then a few large
+    rows after many small ones would fill the heap.
     """
-    return {
-        f"parquet.{what}.size.row.check.{bound}": str(rows) for what in ("page", "block") for bound in ("min", "max")
-    }
+    names = [f"parquet.{unit}.size.row.check.{bound}" for unit in ("page", "block") for bound in ("min", "max")]
+    return dict.fromkeys(names, str(rows))
 
 
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
     """Switches off the statistics of columns with large values.
 
     Parquet keeps copies of the smallest and the largest value of each page and row group. Ten copies of a text of
-    32 MB take a third of the heap. The footer never has bounds of more than 4 KB.
+    32 MB need a third of the heap. The footer never contains bounds of more than 4 KB.
     """
     paths = [".".join(path) for path in large]
-    # Options do not tell capitals from small letters, and a dot in a name cannot be told from one between names.
-    is_clear = len({path.lower() for path in paths}) == len(paths) and not any("." in name for p in large for name in p)
-    if not is_clear:
+    # Options ignore case, and do not distinguish a dot in a name from a dot between names.
+    if len({path.lower() for path in paths}) < len(paths) or any("." in name for path in large for name in path):
         return {"parquet.column.statistics.enabled": "false"}
     return {f"parquet.column.statistics.enabled#{path}": "false" for path in paths}
 
 
 def without_dictionary(table: pa.Table, ids: pa.Array) -> list[str]:
-    """Names the columns whose dictionary Parquet would discard, judged by the file with the most rows.
+    """Returns the columns whose dictionary Parquet would discard, according to the file with the most rows.
 
-    Parquet tries a dictionary on each column's first page, and rewrites the page without it if it saves nothing.
-    Files of a batch often have one page, so columns with few repeated values would be written twice. A sample
-    decides here instead. ``table`` has at least one row; ``ids`` is the number of every row's file.
+    Parquet tries a dictionary for each column's first page. If it saves nothing, Parquet writes the page again. Files
+    of a batch often have one page, so columns with few repeated values would be written twice. A sample decides this
+    here instead. ``table`` has at least one row. ``ids`` contains the number of each row's file.
     """
     [largest] = pc.mode(ids).field("mode")
     candidates = [name for name in table.column_names if _has_dictionary(table.schema.field(name).type)]
@@ -109,7 +108,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def _is_smaller(values: pa.ChunkedArray) -> bool:
-    """Whether a dictionary with its indices is smaller than the values, by Parquet's count."""
+    """Whether a dictionary with its indices is smaller than the values, by Parquet's formula."""
     present = values.drop_null()
     if not len(present):
         return True

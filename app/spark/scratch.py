@@ -13,17 +13,17 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def make_scratch() -> Path:
-    """Makes a folder (mode 0700) in the temporary directory, and removes those of dead processes.
+    """Makes a folder (mode 0700) in the temporary directory, and removes the folders of dead processes.
 
-    A folder is locked for the life of its process. Process ids do not identify live processes: containers that share a
-    temporary directory have the same one.
+    A folder is locked for the life of its process. Process ids do not identify live processes, because containers that
+    share a temporary directory have the same ids.
     """
     parent = Path(tempfile.gettempdir())
     for folder in parent.glob(f"{_PREFIX}*"):
         try:
             descriptor = _lock(folder)
         except OSError:
-            continue  # in use, gone, or another user's
+            continue  # in use, deleted, or another user's
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
     while True:
@@ -31,16 +31,16 @@ def make_scratch() -> Path:
         try:
             _lock(folder)  # released by the system at the end of the process
         except (BlockingIOError, FileNotFoundError):
-            continue  # another starting process has removed it as a left-over
+            continue  # another process that starts has removed it
         except OSError:
-            return folder  # a file system without locks: left-overs stay
+            return folder  # a file system without locks: folders of dead processes stay
         if folder.exists():
             return folder
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yields a folder as ``make_scratch`` makes it, and removes it at the end."""
+    """Yields a folder of ``make_scratch``, and removes it at the end."""
     folder = make_scratch()
     try:
         yield folder
@@ -49,17 +49,17 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
-    """Whether the folder is on a file system in memory, so its files count as the container's memory.
+    """Whether the folder is on a file system in memory, so that its files count as the container's memory.
 
-    Without the system's list ``mounts`` the answer is no.
+    Returns ``False`` if the system has no list of ``mounts``.
     """
     try:
-        listed = [line.split() for line in mounts.read_text().splitlines()]
+        lines = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:
         return False
     path = folder.resolve()
-    above = [(len(point), kind) for _, point, kind, *_ in listed if path.is_relative_to(point)]
-    # Of two mounts at one path the later one counts.
+    above = [(len(point), kind) for _, point, kind, *_ in lines if path.is_relative_to(point)]
+    # If two mounts have the same path, the later one is used.
     _, kind = max(reversed(above), key=lambda mount: mount[0], default=(0, ""))
     return kind in {"tmpfs", "ramfs"}
 

@@ -1,4 +1,4 @@
-"""The settings of Spark's session, a local file system without forks, the words of its errors, names of columns."""
+"""The configuration of Spark's session, a local file system without forks, Spark's errors, and names of columns."""
 
 import os
 import tempfile
@@ -11,8 +11,8 @@ from pyspark.sql.functions import col
 
 from app.spark.options import size_checks
 
-# Hadoop's local file system forks a chmod for every new file and folder: 90 % of a job with small files.
-# The scratch folder is private (0700) and only we read its files, so checksums are left out too.
+# Hadoop's local file system forks a chmod for every new file and folder: 90 % of the time of a job with small files.
+# The scratch folder is private (0700) and only this process reads its files, so checksums are not needed either.
 _FILE_SYSTEM_CLASS = "datalake.ScratchFileSystem"
 _FILE_SYSTEM_SOURCE = """
 package datalake;
@@ -35,14 +35,14 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 _HADOOP_PREFIX = "spark.hadoop."
 COMMON_CONF: Final = {  # of all sessions
     "spark.ui.enabled": "false",
-    # The status store keeps finished jobs even without the UI; months of them would fill the heap.
+    # The status store keeps finished jobs even without the UI. The jobs of months would fill the heap.
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "10",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "true",  # JSON may hold both a and A
+    "spark.sql.caseSensitive": "true",  # JSON may contain both a and A
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -56,32 +56,32 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.showConsoleProgress": "false",
-        # In the heap the pages of a sort would go into the old generation, which the serial collector enlarges instead
-        # of collecting it. Outside the heap they are given back when the job ends.
+        # In the heap, the pages of a sort would move to the old generation, which the serial collector enlarges instead
+        # of collecting it. Outside the heap they are freed when the job ends.
         "spark.memory.offHeap.enabled": "true",
         "spark.memory.offHeap.size": f"{off_heap_mb}m",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.parquet.compression.codec": "uncompressed" if compression == "none" else compression,
-        # A staged file is one task: splitting it would write a file per task into every partition.
+        # A staged file is one task. Several tasks would each write a file into every partition.
         "spark.sql.files.maxPartitionBytes": "16g",
-        "spark.sql.files.minPartitionNum": "1",  # else there would be one per core, if the file has as many row groups
+        "spark.sql.files.minPartitionNum": "1",  # otherwise one for each core, if the file has enough row groups
         "spark.sql.files.openCostInBytes": "0",
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
-        # Less often for a file that states its largest row.
+        # After each row. A staged file with a known largest row is checked less often.
         **{f"{_HADOOP_PREFIX}{name}": rows for name, rows in size_checks(1).items()},
     }
 
 
 def use_scratch_file_system(session: Any) -> None:
-    """Makes the file system that is compiled here, by the compiler that Spark ships, the one for ``file:`` paths."""
+    """Compiles the file system above with Spark's own compiler, and makes Hadoop use it for ``file:`` paths."""
     jvm = session._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
-    # Only our own settings stay: Parquet scans all of Hadoop's for every file, and every job copies them. The thousand
-    # others repeat defaults of the code, or are for unused services.
-    jvm.org.apache.hadoop.mapred.JobConf()  # the first of its kind adds defaults to every configuration there is
+    # Only the settings above stay, because Parquet scans Hadoop's settings for every file, and every job copies them.
+    # The other thousand repeat defaults of the code, or are for unused services.
+    jvm.org.apache.hadoop.mapred.JobConf()  # the first instance adds defaults to every existing configuration
     hadoop.clear()
     for name, value in session.sparkContext.getConf().getAll():
         if name.startswith(_HADOOP_PREFIX):
@@ -97,7 +97,7 @@ def quoted(name: str) -> Column:
 
 
 def reason_of(error: Exception) -> str:
-    """Returns the cause in one line: the Java exception at the root, without its stack."""
+    """Returns the cause in one line: the original Java exception, without its stack."""
     if isinstance(error, Py4JJavaError):
         cause: Any = error.java_exception
         while cause.getCause() is not None:
@@ -107,14 +107,12 @@ def reason_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str:
-    """Returns the remedy for an error that comes from the temporary folder; empty for another one."""
+    """Returns the remedy for an error of the temporary folder; empty for other errors."""
     reason, folder = reason_of(error), tempfile.gettempdir()
     if "No space left on device" in reason:
         return (
-            "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
+            "The temporary folder is full: give it more space (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
         )
     if "UnsatisfiedLinkError" in reason and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
-        return (
-            f"Java loads native code from {folder}, which is mounted noexec: mount it exec, or name another in TMPDIR"
-        )
+        return f"Java loads native code from {folder}, which is mounted noexec: mount it exec, or set TMPDIR to another"
     return ""

@@ -1,6 +1,7 @@
-"""Writes the Parquet file that hands a batch to Spark, and finds out what its rows are like.
+"""Writes the Parquet file that passes a batch to Spark, and measures its rows.
 
-It is read once, on this machine, so it is uncompressed and has no dictionaries or statistics: 200,000 rows take 30 ms.
+The file is read once, on this machine. Therefore it is uncompressed, without dictionaries or statistics: writing
+200,000 rows takes 30 ms.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,21 +13,21 @@ import pyarrow.parquet as pq
 
 from app.model import DataFile, OffsetRange, StagedFile
 
-_LARGE_VALUE_BYTES = 64 * 1024  # Parquet leaves bounds of more than 4 KB out of a footer
-_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
+_LARGE_VALUE_BYTES = 64 * 1024  # a footer does not contain bounds of more than 4 KB
+_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark keeps one in its heap, and its strings twice while they grow
 _WORD_BYTES = 8
-_SORTED_ROW_BYTES = 48  # beside its values: its head, and its place in the list that is sorted
+_SORTED_ROW_BYTES = 48  # in addition to its values: its head, and its place in the sorted list
 
 
 class StagedWriter:
-    """Writes a staged file, table by table; its reader loads a row group at once."""
+    """Writes a staged file, table by table. Its reader loads one row group at a time."""
 
     def __init__(self, path: Path, schema: pa.Schema, without_dictionary: Sequence[str] = ()) -> None:
         self.schema = schema.remove_metadata()
         self.without_dictionary = without_dictionary
         self.rows = 0
         self.nbytes = 0  # of all rows, in Arrow's memory
-        self.sort_bytes = 0  # of all rows, about, in the memory of Spark's sort
+        self.sort_bytes = 0  # of all rows, estimated, in the memory of Spark's sort
         self.path = path
         self._writer = pq.ParquetWriter(
             path, self.schema, compression="none", use_dictionary=False, write_statistics=False
@@ -35,9 +36,9 @@ class StagedWriter:
         self._large: set[tuple[str, ...]] = set()
 
     def append(self, table: pa.Table) -> None:
-        """Appends rows, in one row group, or in several where the rows are large."""
+        """Appends rows in one row group, or in several if the rows are large."""
         largest = sum(map(_largest_value, table.columns))
-        if largest > _LARGE_VALUE_BYTES:  # no value exceeds the largest row
+        if largest > _LARGE_VALUE_BYTES:  # no value is larger than the largest row
             for name in table.column_names:
                 self._large.update(_with_large_values((name,), table.column(name)))
         self._largest = max(self._largest, largest)
@@ -58,7 +59,7 @@ class StagedWriter:
         sort_column: str | None = None,
         offsets: tuple[OffsetRange, ...] = (),
     ) -> StagedFile:
-        """Closes the file and returns it with what is known of its rows."""
+        """Closes the file and returns it with the measurements of its rows."""
         self.close()
         return StagedFile(
             self.path,
@@ -73,7 +74,7 @@ class StagedWriter:
 
 
 def _largest_value(column: pa.ChunkedArray) -> int:
-    """Returns an upper bound of a value's bytes. In the worst case the longest list has the largest element."""
+    """Returns an upper bound of a value's bytes. It assumes that the longest list has the largest elements."""
     kind = column.type
     if _has_bytes(kind):
         return _max(pc.binary_length(column))
@@ -87,7 +88,7 @@ def _largest_value(column: pa.ChunkedArray) -> int:
 
 
 def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
-    """Estimates the values' size in Spark's sort: 8 bytes each, plus the bytes of types without a fixed width."""
+    """Estimates the size of values in Spark's sort: 8 bytes each, plus the bytes of types without a fixed width."""
     kind = column.type
     if pa.types.is_list(kind):
         return 3 * _WORD_BYTES * len(column) + _sort_bytes(pc.list_flatten(column))
@@ -119,7 +120,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 
 def _max(lengths: pa.ChunkedArray) -> int:
-    return int(pc.max(lengths).as_py() or 0)  # null without any value
+    return int(pc.max(lengths).as_py() or 0)  # null if there is no value
 
 
 def _row_groups(table: pa.Table) -> Iterator[pa.Table]:

@@ -1,8 +1,9 @@
 """Spark in local mode: the session's life and the partitioned write (step 3).
 
-One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. Tables take turns there, for
-each has one job at a time. py4j has no time-out, so the caller waits with a deadline, which begins with the job. A late
-job is cancelled: its table fails, and others go on. If the job does not end then, Java is killed, and the process ends.
+One thread makes all calls, because each Python thread that calls Spark keeps a JVM thread forever. Tables take turns on
+it, and each has one job at a time. py4j has no time-out, so the caller waits with a time limit, which begins with the
+job. A late job is cancelled: its table fails, and other tables continue. If the job does not end then, Java is killed,
+and the process ends.
 """
 
 import contextlib
@@ -38,25 +39,25 @@ _ENDING_SECONDS = 2.0
 _WRITES_BETWEEN_COLLECTIONS = 20
 _LOOK_SECONDS = 0.05
 _CANCELLING_SECONDS = 30.0
-_JOB_FILES = 2_000  # a file takes some ms, and tens of them on a busy machine
-_TOO_SLOW = "Give more processor time and a faster temporary folder, or the table fewer folders (HIVE_COLUMNS)"
+_JOB_FILES = 2_000  # a file takes some ms, and tens of ms on a busy machine
+_TOO_SLOW = "Provide more processor time and a faster temporary folder, or use fewer folders (HIVE_COLUMNS)"
 
 
 class SparkWriter:
     """Writes staged batches as partitioned Parquet.
 
     Args:
-        scratch: a private folder of this process; everything below it may be wiped.
-        job_seconds: time limit for one job of Spark, from its own start.
+        scratch: Private folder of this process. Everything below it may be deleted.
+        job_seconds: Time limit of one Spark job, from its own start.
 
     Attributes:
-        is_up: whether it has started.
-        versions: of Spark and Java, in words, since then.
-        up: the end of its start.
-        lost: gets the error once the JVM has died or hangs.
+        is_up: Whether Spark has started.
+        versions: Text with the versions of Spark and Java; empty until Spark has started.
+        up: Completed when Spark has started.
+        lost: Receives the error once the JVM has died or hangs.
 
     Raises:
-        ConfigError: SPARK_MASTER names a cluster.
+        ConfigError: SPARK_MASTER is a cluster.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class SparkWriter:
         if not options.is_local:
             raise ConfigError(
                 f"starting Spark with SPARK_MASTER={options.master}",
-                "batches are written by a Spark in the connector's own process",
-                "Take SPARK_MASTER out; a cluster is for the commands compact and erase",
+                "the connector writes batches with a Spark on its own machine",
+                "Remove SPARK_MASTER. Only the commands compact and erase can use a cluster",
             )
         self._options = options
         self._conf = spark_conf(scratch, options.compression, options.row_group_rows, options.off_heap_mb)
@@ -74,8 +75,8 @@ class SparkWriter:
         self._job_seconds = job_seconds
         self._java_options = java_options
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._canceller = WorkPool("spark-cancel")  # may hang as the job does
-        self._session: SparkSession  # once it has started
+        self._canceller = WorkPool("spark-cancel")  # may hang like the job
+        self._session: SparkSession  # set when Spark has started
         self._process: Popen[bytes] | None = None
         self.is_up = False
         self.versions = ""
@@ -88,30 +89,30 @@ class SparkWriter:
         """Begins to start the JVM and to write a small batch, which warms it up and tests the scratch folder.
 
         The future, ``up``, fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
-        ``SparkLostError`` if Java is killed, crashes or does not come up in time.
+        ``SparkLostError`` if Java is killed, crashes or does not start in time.
         """
         self.up = self._thread.submit(self._start)
         return self.up
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM starts or runs, as far as is known without a call."""
+        """Whether the JVM starts or runs, without calling it."""
         return not self.lost.done() and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
-        """Writes one Parquet file per group of the staged batch below the new folder ``out``; many in several jobs.
+        """Writes one Parquet file for each group of the staged batch to the new folder ``out``. Many need several jobs.
 
-        Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
-        groups have all nulls, and readers skip others by their bounds. The batch's offsets go into the footers; see
-        ``app.spark.batch_offsets``.
+        Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. Therefore the last
+        row groups contain all nulls, and readers skip the others by their bounds. The footers contain the batch's
+        offsets, see ``app.spark.batch_offsets``.
 
         Raises:
-            SparkLostError: the JVM died, or a job that was late does not end.
+            SparkLostError: the JVM died, or a late job does not end.
             RetryableError: a job was late.
-            FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
+            FatalError: Spark refused the batch, the disk is full, or the files do not contain the staged rows.
         """
         files: list[DataFile] = []
         numbers = range(len(staged.groups))
@@ -120,7 +121,7 @@ class SparkWriter:
         return files
 
     def close(self) -> None:
-        """Ends the JVM at once: it has files only in the scratch folder, which is deleted."""
+        """Kills the JVM. Its files are only in the scratch folder, which is deleted."""
         self._closing.set()
         if self._process is not None:
             self._process.kill()
@@ -132,7 +133,7 @@ class SparkWriter:
             raise self.lost.result()
         doing = "writing a batch with Spark"
         job = self._thread.submit(self.write_job, staged, numbers, out)
-        while not (job.running() or job.done()):  # other tables have their turn
+        while not (job.running() or job.done()):  # the jobs of other tables run first
             wait([job], _LOOK_SECONDS)
         if is_late := not wait([job], self._job_seconds).done:
             self._canceller.submit(self.cancel_job, out)
@@ -150,7 +151,7 @@ class SparkWriter:
             raise FatalError(doing, reason_of(error), hint_of(error)) from None
 
     def _start(self) -> None:
-        late = ("starting Spark", "Java did not come up in time")
+        late = ("starting Spark", f"Java did not start within {START_SECONDS:.0f} s")
         watchdog = threading.Timer(START_SECONDS, self._declare_lost, late)
         watchdog.daemon = True
         watchdog.start()
@@ -179,11 +180,11 @@ class SparkWriter:
         return ConfigError("starting Spark", reason_of(error), hint_of(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
-        if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
+        if SparkContext._gateway is None:  # PySpark uses at most one Java process in the life of a Python process
             started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
             # Set before a session writes into the scratch folder, so that close() can end it.
             self._process = started.process
-            if self._closing.is_set():  # close() came too early to know it
+            if self._closing.is_set():  # close() was called before there was a process
                 self._process.kill()
             SparkContext._ensure_initialized(gateway=connect(started))
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
@@ -212,10 +213,10 @@ class SparkWriter:
         if staged.offsets:
             first = frame.columns[0]
             metadata = as_column_metadata(staged.offsets)
-            # withMetadata() would take a dot in the name for a field of a struct.
+            # withMetadata() would read a dot in the name as a field of a struct.
             frame = frame.withColumn(first, quoted(first).alias(first, metadata=metadata))
-        # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips it
-        # for rows already in that order. A second key would disable its radix sort.
+        # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips
+        # the sort if rows are already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         context = self._session.sparkContext
@@ -224,12 +225,12 @@ class SparkWriter:
             frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
         except Py4JJavaError:
             tracker = context._jsc.sc().statusTracker()
-            while any(each.numRunningTasks() for each in tracker.getExecutorInfos()):  # a task outlives its job
+            while any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):  # a task outlives its job
                 time.sleep(_LOOK_SECONDS)
             raise
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
-            gc.collect(1)  # py4j's cyclic objects, and the Java objects they hold: with few rows nothing else does
+            gc.collect(1)  # frees py4j's cyclic objects, and the Java objects in them; few rows cause no collection
         return _collect(staged, numbers, out)
 
     def cancel_job(self, out: Path) -> None:
@@ -238,8 +239,8 @@ class SparkWriter:
     def _read(self, path: Path) -> DataFrame:
         """Reads a staged file as one task."""
         reader = self._session.read
-        # A given schema saves a job per batch, which would read it from the file's footer. PySpark has no type for
-        # uint64, so there Spark reads the footer and takes it as decimal(20, 0).
+        # With a schema, Spark needs no job for each batch that would read it from the file's footer. PySpark has no
+        # type for uint64, so Spark then reads the footer, and uses decimal(20, 0).
         with contextlib.suppress(PySparkTypeError):
             reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
@@ -258,7 +259,7 @@ class SparkWriter:
         error = SparkLostError(doing, cause, RESTART_HINT)
         if self._closing.is_set():
             return error
-        with contextlib.suppress(InvalidStateError):  # another thread has found it
+        with contextlib.suppress(InvalidStateError):  # another thread has already set it
             self.lost.set_result(error)
         if self._process is not None:
             self._process.kill()
@@ -266,7 +267,7 @@ class SparkWriter:
 
 
 def _collect(staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
-    """Returns the written files in the order of their groups, each checked against its staged rows."""
+    """Returns the written files in the order of their groups, and checks their numbers of rows."""
     files = []
     for index, file in zip(numbers, staged.groups[numbers.start : numbers.stop], strict=True):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
@@ -275,7 +276,7 @@ def _collect(staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
             raise FatalError(
                 "checking what Spark wrote",
                 f"{file.rows:,} rows of {file.key} became {len(written)} files with {rows:,} rows",
-                "Nothing of this batch was uploaded; please report this as a bug",
+                "No file of this batch was uploaded. Please report this as a bug",
             )
         files.append(replace(file, path=written[0], size=written[0].stat().st_size))
     return files

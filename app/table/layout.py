@@ -1,7 +1,7 @@
 """The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
-Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, and plain integers. Time
-columns have zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
+Folder names are those of the Quix data lake: ``str()`` of booleans and floats, and plain integers. Time columns have
+zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escaped in the same way as in Hive and Spark.
 """
 
 import hashlib
@@ -15,32 +15,32 @@ RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
 UTC_ZONE = "UTC"
 KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
-# The null folder, for rows without a value in a partition column. A table keeps the name that it has. A new one gets
+# The null folder, for rows without a value in a partition column. An existing table keeps its name. A new table uses
 # the name that its readers expect.
 QUIX_NULL = "__None__"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
-MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
-MAX_KEY_BYTES = 1024  # S3's limit for a key
-COMPUTED_BYTES = 400  # of a key: folders of columns that are in no record
+MAX_SEGMENT_BYTES = 255  # the limit of a file name on every local file system
+MAX_KEY_BYTES = 1024  # the limit of a key in S3
+COMPUTED_BYTES = 400  # of a key, for folders of columns that are in no record
 
 # Readers skip folders whose names begin with an underscore or a dot and have no equals sign.
 _DEAD_LETTER_FOLDER = "_dead_letter"
 _JOURNAL_FOLDER = "_journal"
 _INDEX_FOLDER = ".vidx"
 
-# The characters that Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no key can hold.
+# The characters that Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no key can contain.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
-# A file's name is read from its end: no part after the topic can hold what separates it from the next.
+# A file's name is parsed from its end, because no part after the topic can contain the separator that follows it.
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _FILE_NAME = re.compile(
     rf"data_{_TOPIC}-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
     rf"_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet"
 )
-# Before the owner the other form has digits, so no name has both.
+# The other form has digits before the owner, so no name has both forms.
 _SHARED_FILE_NAME = re.compile(rf"data_{_TOPIC}_batch_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet")
 _MERGED_FILE_NAME = re.compile(r"data_merged_[0-9a-f]{24}\.parquet")
 _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
@@ -50,19 +50,19 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """How a table is partitioned, and what its files have.
+    """The partitions of a table, and the content of its files.
 
     Args:
-        columns: partition columns that are folders, outermost first; empty for a table without folders.
-        timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
-        null_value: folder value of a null, missing, NaN or empty value; in the settings ``auto`` for that of the table.
-        order: all levels of the table's tree in the catalog, by default just the folders.
-        keeps_columns: whether the files keep the partition columns too, as text. They do in an Iceberg table.
-        sort_column: orders the rows of a file; ``None`` for the order of arrival.
-        stats_columns: the only columns with bounds; empty for all that can have them.
-        computed_bytes: of a key that other folders need.
-        time_zone: of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
-        sources: the source field of each renamed column, by the name of the column.
+        columns: Partition columns that are folders, outermost first; empty for a table without folders.
+        timestamp_column: Source of ``year``, ``month``, ``day`` and ``hour``.
+        null_value: Folder value of a null, missing, NaN or empty value. ``auto`` in the settings keeps the table's.
+        order: All levels of the table's tree in the catalog, by default only the folders.
+        keeps_columns: Whether the files contain the partition columns as text, as in an Iceberg table.
+        sort_column: Column by which the rows of a file are sorted; ``None`` for the order of arrival.
+        stats_columns: The only columns with bounds; empty for all columns that can have them.
+        computed_bytes: Bytes of a key that are reserved for other folders.
+        time_zone: Time zone of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
+        sources: The source field of each renamed column, by the name of the column.
     """
 
     columns: tuple[str, ...]
@@ -82,11 +82,11 @@ class PartitionSpec:
 
     @property
     def virtual(self) -> tuple[str, ...]:
-        """Levels without folders: columns of the records, even with the name of a time part."""
+        """Levels without folders. They are columns of the records, even with the name of a time column."""
         return tuple(name for name in self.order if name not in self.columns)
 
     def path(self, column: str) -> list[str]:
-        """Returns the names on the way into objects to the value of a column that no field of the record has."""
+        """Returns the path into objects that leads to a column's value, if no field of the record has its name."""
         return self.sources.get(column, column).split(".")
 
 
@@ -110,7 +110,7 @@ def data_key(table_root: str, values: Mapping[str, str], name: str) -> str:
 
 
 def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | None:
-    """Returns why these partition values cannot become a folder, or ``None`` when they can."""
+    """Returns why the key with these partition values is too long; ``None`` if it is not."""
     for column, value in values.items():
         size = len(f"{escape(column)}={escape(value)}".encode())
         if size > MAX_SEGMENT_BYTES:
@@ -129,9 +129,9 @@ def spec_of_key(key: str, table_root: str) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def is_data_file(key: str, table_root: str) -> bool:
-    """Whether a key is a data file of the table: Parquet, not hidden by ``_`` or ``.``, and in its partitions' folders.
+    """Whether a key is a data file of the table: Parquet, not hidden by ``_`` or ``.``, and in folders of partitions.
 
-    Any other folder may be that of another table.
+    Other folders may belong to other tables.
     """
     *folders, name = key.removeprefix(table_root).strip("/").split("/")
     return name.endswith(".parquet") and not name.startswith((".", "_")) and all("=" in part for part in folders)
@@ -160,7 +160,7 @@ def index_key(data_key: str) -> str:
 
 
 def journal_folder(table_root: str) -> str:
-    """Returns the folder of a table's journals and schema, with a slash at the end. It is deleted with the table."""
+    """Returns the folder of a table's journals and schema, with a slash at the end. Deleting the table deletes it."""
     return f"{table_root}/{_JOURNAL_FOLDER}/"
 
 
@@ -169,11 +169,11 @@ def schema_key(table_root: str) -> str:
 
 
 def file_name(parts: Sequence[BatchPart]) -> str:
-    """Returns the name of a data file, unique for ever: the assignment's token and the batch's number are in it.
+    """Returns the name of a data file. The assignment's token and the batch's number in it make it unique forever.
 
-    A file of one topic-partition is named after its offsets too. A file of several is not, for they may be many.
-    Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.
-    ``parts`` are those with rows in the file, at least one, all of one batch.
+    The name of a file of one topic-partition also contains its offsets. With several partitions they may be too many.
+    Kafka restricts topics to ``[A-Za-z0-9._-]``, so they need no escaping. Long topics are cut and hashed. ``parts``
+    are the parts with rows in the file, at least one, all of one batch.
     """
     offsets, owner, number = parts[0].offsets, parts[0].owner, parts[0].number
     topic = topic_in_names(offsets.tp.topic)
@@ -183,22 +183,22 @@ def file_name(parts: Sequence[BatchPart]) -> str:
 
 
 def part_of(name: str) -> BatchPart | None:
-    """Reads the name of a file of one topic-partition; ``None`` for any other name. A long topic stays cut."""
-    found = _FILE_NAME.fullmatch(name)
-    if found is None:
+    """Parses the name of a file of one topic-partition; ``None`` for any other name. A long topic stays cut."""
+    match = _FILE_NAME.fullmatch(name)
+    if match is None:
         return None
-    partition, first, last, number = (int(found[group]) for group in ("partition", "first", "last", "number"))
+    partition, first, last, number = (int(match[group]) for group in ("partition", "first", "last", "number"))
     if partition > _MAX_PARTITION or not first <= last <= _MAX_OFFSET or number > _MAX_OFFSET:
         return None
-    return BatchPart(OffsetRange(TopicPartition(found["topic"], partition), first, last), found["owner"], number)
+    return BatchPart(OffsetRange(TopicPartition(match["topic"], partition), first, last), match["owner"], number)
 
 
 def shared_file_of(name: str) -> tuple[str, int] | None:
-    """Reads owner and number in the name of a file of several topic-partitions; ``None`` for any other name."""
-    found = _SHARED_FILE_NAME.fullmatch(name)
-    if found is None or int(found["number"]) > _MAX_OFFSET:
+    """Parses owner and number in the name of a file of several topic-partitions; ``None`` for any other name."""
+    match = _SHARED_FILE_NAME.fullmatch(name)
+    if match is None or int(match["number"]) > _MAX_OFFSET:
         return None
-    return found["owner"], int(found["number"])
+    return match["owner"], int(match["number"])
 
 
 def merged_key(table_root: str, folder_name: str, token: str) -> str:
@@ -211,7 +211,7 @@ def is_merged(key: str) -> bool:
 
 
 def topic_in_names(topic: str) -> str:
-    """Returns a topic as file names show it. A cut one ends in ``~``, which Kafka allows in no topic."""
+    """Returns the form of a topic in file names. A cut topic contains ``~``, which Kafka does not allow in topics."""
     if len(topic) <= _MAX_TOPIC:
         return topic
     return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]

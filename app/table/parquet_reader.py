@@ -1,4 +1,4 @@
-"""Reads the footers of Parquet files in the store, without the rest of them."""
+"""Reads the footers of Parquet files in the store, without the rest of the files."""
 
 import os
 
@@ -11,29 +11,29 @@ from app.storage.base import ObjectStore
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """Reads the footer of a Parquet file; one request to the store for less than 64 KiB, otherwise two.
+    """Reads the footer of a Parquet file, with one request to the store for less than 64 KiB, otherwise two.
 
-    Raises ``FatalError`` if the object is none.
+    Raises ``FatalError`` if the object is not a Parquet file.
     """
     try:
         return pq.read_metadata(RangeFile(store, key, size))
     except pa.ArrowException as error:
         raise FatalError(
             f"reading the footer of {store.uri}/{key}",
-            f"it is no Parquet file: {one_line(str(error))}",
-            "Move it out of the table's folder, or restore it; then start again",
+            f"it is not a Parquet file: {one_line(str(error))}",
+            "Move it out of the table's folder, or restore it. Then start again",
         ) from error
 
 
 def schema_of(file: DataFile) -> pa.Schema:
-    """Returns the columns of a file, by its footer, without metadata."""
+    """Returns the columns in the footer of a file, without metadata."""
     return file.footer.schema.to_arrow_schema().remove_metadata()
 
 
 class RangeFile:
-    """A file for pyarrow to read from: each ``read`` is a request to the store.
+    """A file for pyarrow: each ``read`` is a request to the store.
 
-    The end of the file, which is what pyarrow reads first, is kept: a small file is all in it.
+    pyarrow first reads the end of the file, which is kept. For a small file, this is the complete file.
     """
 
     closed = False
@@ -46,22 +46,22 @@ class RangeFile:
         self._end = b""
 
     def read(self, length: int) -> bytes:
-        wanted = min(length, self._size - self._at)
+        length = min(length, self._size - self._at)
         begin = self._at - (self._size - len(self._end))
         if begin >= 0:
-            self._at += wanted
-            return self._end[begin : begin + wanted]
-        found = self._store.read_range(self._key, self._at, wanted)
-        if len(found) != wanted:
+            self._at += length
+            return self._end[begin : begin + length]
+        data = self._store.read_range(self._key, self._at, length)
+        if len(data) != length:
             raise FatalError(
                 f"reading {self._store.uri}/{self._key}",
-                f"{len(found)} bytes came where {wanted} were asked for",
-                "Check that nobody replaces the table's files, and any proxy on the way; then start again",
+                f"the store returned {len(data)} bytes instead of {length}",
+                "Check that nobody replaces the table's files, and check proxies of the store. Then start again",
             )
-        self._at += wanted
+        self._at += length
         if self._at == self._size:
-            self._end = found
-        return found
+            self._end = data
+        return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
@@ -71,4 +71,4 @@ class RangeFile:
         return self._at
 
     def close(self) -> None:
-        """Does nothing: no connection is held open."""
+        """Does nothing, because no connection is open."""

@@ -1,7 +1,7 @@
-"""A table's one schema: columns in the order they were first seen, with types that only ever widen.
+"""The schema of a table: columns in the order in which they were first seen, with types that only widen.
 
 Types are canonical: boolean, int, bigint, double, decimal, string, binary, date, timestamps in microseconds (in UTC or
-without a zone), lists and structs of these. New columns never get ``int``: it comes from files written before.
+without a zone), lists and structs of these. New columns never have the type ``int``, which only existing files have.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.table.layout import UTC_ZONE
 from app.table.type_names import MAX_DIGITS, Types, parse_type, type_name
 
-_VERSION, NEWEST_VERSION = 1, 2  # releases that know no zone refuse the second one
+_VERSION, NEWEST_VERSION = 1, 2  # releases without time zones refuse the second one
 
 _WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
 _MAX_NARROW_BITS = 32
@@ -30,21 +30,21 @@ _CANONICAL = {
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table and their types, first seen first; ``time_zone`` is that of its folders."""
+    """The columns of a table and their types, in the order of their first use. ``time_zone`` is that of its folders."""
 
     columns: Types = field(default_factory=dict)
     time_zone: str = field(default=UTC_ZONE, compare=False)
 
     def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
-        """Returns both schemas' columns, each with the wider of its two types; ``widens``: bigint may become double.
+        """Returns both schemas' columns, each with the wider of its two types. ``widens``: bigint may become double.
 
-        Where two types have no common one, this schema's stays, for files with it exist. A column of ``other`` whose
-        name differs only in case from one that is there already is not added.
+        If two types have no common type, this schema's type stays, because files with it exist. A column of ``other``
+        is not added if its name differs only in case from an existing column.
         """
         return TableSchema(_merge_fields(self.columns, other.columns, widens=widens))
 
     def to_document(self) -> dict[str, Any]:
-        """Returns the schema as JSON can hold it."""
+        """Returns the schema in the form of a JSON document."""
         columns = [{"name": name, "type": type_name(kind)} for name, kind in self.columns.items()]
         if self.time_zone == UTC_ZONE:
             return {"version": _VERSION, "columns": columns}
@@ -52,7 +52,7 @@ class TableSchema:
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
-        """Reads the schema that ``to_document`` gave; raises ``ValueError`` with what is wrong."""
+        """Reads the result of ``to_document``; raises ``ValueError`` with the reason if the document is wrong."""
         if not isinstance(document, dict) or not isinstance(document.get("version"), int):
             raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
         if not _VERSION <= document["version"] <= NEWEST_VERSION:
@@ -69,7 +69,7 @@ class TableSchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> "TableSchema":
-        """Makes the schema of a file that exists; leaves out columns without a type (void).
+        """Makes the schema of an existing file, without columns that have no type (void).
 
         Raises ``ValueError`` if a column has a type that this connector cannot write.
         """
@@ -78,11 +78,11 @@ class TableSchema:
 
     @classmethod
     def of_others(cls, fields: Iterable[pa.Field]) -> "TableSchema":
-        """Makes the schema of a table that others may have made, without columns that this connector cannot write."""
+        """Makes the schema of a table of another writer, without columns that this connector cannot write."""
         columns: dict[str, pa.DataType] = {}
-        for each in fields:
+        for column in fields:
             with suppress(ValueError):
-                columns |= cls.from_arrow(pa.schema([each])).columns
+                columns |= cls.from_arrow(pa.schema([column])).columns
         return cls(columns)
 
 
@@ -90,7 +90,7 @@ EMPTY = TableSchema()
 
 
 def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) -> pa.DataType:
-    """Returns the narrowest type that holds the values of both; ``first``, or a part of it, if there is none."""
+    """Returns the narrowest type for the values of both. If there is none, ``first`` or a part of it stays."""
     if first in _WIDTH and second in _WIDTH and (widens or second != pa.float64()):
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):
@@ -126,14 +126,14 @@ def _column(entry: object) -> tuple[str, pa.DataType]:
 
 
 def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
-    """Returns the canonical type of a stored column, ``None`` for one without a type."""
+    """Returns the canonical type of a stored column; ``None`` for a column without a type."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_struct(kind):
-        inner = ((each.name, _canonical(each.type, f"{name}.{each.name}")) for each in kind)
-        kept = [(each, found) for each, found in inner if found is not None]
+        inner = ((field.name, _canonical(field.type, f"{name}.{field.name}")) for field in kind)
+        kept = [(field_name, field_type) for field_name, field_type in inner if field_type is not None]
         if len(dict(kept)) < len(kept):
-            raise ValueError(f"its column {name!r} has two fields of one name")
+            raise ValueError(f"its column {name!r} has two fields of the same name")
         return pa.struct(kept) if kept else None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = _canonical(kind.value_type, f"{name}[]")

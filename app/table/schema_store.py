@@ -1,4 +1,4 @@
-"""The table's schema, shared by all members of the group: one small object in the store, which only grows."""
+"""The table's schema, which all members of the group share: one small object in the store, which only grows."""
 
 import heapq
 import json
@@ -18,16 +18,16 @@ from app.table.type_names import Types, type_name
 
 logger = logging.getLogger(__name__)
 
-_FILES_LOOKED_AT = 20
-_NAMED = 5  # columns, in one line of the log
+_FILES_READ = 20
+_LISTED = 5  # columns, in one line of the log
 _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 _FORM = Form(
     "the table's schema",
     lambda body: TableSchema.from_document(json.loads(body)),
     lambda schema: json.dumps(schema.to_document(), indent=1).encode(),
-    "If a newer release wrote it, update this one. Else restore the object, "
-    "or delete it: it is then made of the newest files",
+    "If a newer release wrote it, update this one. Otherwise restore the object, "
+    "or delete it: the connector then makes it from the newest files",
     NEWEST_VERSION,
 )
 
@@ -39,12 +39,12 @@ def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema
 
 @dataclass(slots=True)
 class SchemaStore:
-    """Holds the schema, and writes an extended one before the first file that needs it. For one thread.
+    """Keeps the schema, and writes an extended schema before the first file that needs it. For one thread.
 
     After a ``RetryableError`` it is unchanged, and the call can be repeated. ``types`` are the types that
     ``COLUMN_TYPES`` sets. ``iceberg`` contains the columns of an Iceberg table in its catalog. ``time_zone`` is that
-    of the folders of times; it is stored with the columns, and never changes. ``current`` is the schema as last read or
-    written; empty before ``open``, and while the table has no columns.
+    of the folders of times. It is stored with the columns, and never changes. ``current`` is the schema that was last
+    read or written. It is empty before ``open``, and while the table has no columns.
     """
 
     store: ObjectStore
@@ -58,37 +58,37 @@ class SchemaStore:
 
     def __post_init__(self) -> None:
         self._document = schema_document(self.store, self.table_root)
-        self._widens = self.iceberg is None  # Iceberg knows no change from bigint to double
+        self._widens = self.iceberg is None  # Iceberg does not support a change from bigint to double
 
     def open(self) -> None:
-        """Reads the schema; makes that of a table which has none yet from the footers of its newest files.
+        """Reads the schema. If there is none, makes it from the footers of the table's newest files.
 
         Raises:
-            ConfigError: the settings fix a type that contradicts the table's, or say another time zone.
-            FatalError: the schema or a footer cannot be understood; nothing is guessed then.
+            ConfigError: the settings contradict a type or the time zone of the table.
+            FatalError: the schema or a footer cannot be read. The connector then does not guess the schema.
         """
-        found = self._find()
-        self._become(found)
-        self.extend(self._fixed(found))
+        schema = self._read()
+        self._become(schema)
+        self.extend(self._fixed(schema))
 
     def would_be(self) -> TableSchema:
-        """Returns the schema that ``open`` would store, without writing it; raises the same."""
-        found = self._find()
-        return self._merged(found, self._fixed(found))
+        """Returns the schema that ``open`` would store, without writing it; raises the same errors."""
+        schema = self._read()
+        return self._merged(schema, self._fixed(schema))
 
-    def extend(self, wanted: TableSchema) -> TableSchema:
-        """Makes the schema cover ``wanted`` and returns it; a column that is there may keep another type.
+    def extend(self, schema: TableSchema) -> TableSchema:
+        """Adds the columns of ``schema`` and returns the result. An existing column may keep a different type.
 
         Raises:
-            ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
+            ConfigError: another member has stored a type of a column that contradicts ``COLUMN_TYPES`` here.
         """
         while True:
-            merged = self._merged(self.current, wanted)
+            merged = self._merged(self.current, schema)
             if merged == (self._document.current or EMPTY):
                 return merged
             try:
                 self._document.write(merged)
-            except ChangedError:  # by another member; the known one stays if the table was deleted meanwhile
+            except ChangedError:  # by another member. If the table was deleted, the current schema is kept
                 theirs = self._document.read()
                 if theirs is not None:
                     self._check_zone(theirs)
@@ -98,27 +98,27 @@ class SchemaStore:
                 self._become(merged)
                 return merged
 
-    def _find(self) -> TableSchema:
-        found = self._document.read() or (self._from_footers() if self.iceberg is None else EMPTY)
-        self._check_zone(found)
+    def _read(self) -> TableSchema:
+        schema = self._document.read() or (self._from_footers() if self.iceberg is None else EMPTY)
+        self._check_zone(schema)
         if self.iceberg is not None:
-            found = self._merged(self.iceberg, found)
-        self._check(found)
-        return found
+            schema = self._merged(self.iceberg, schema)
+        self._check(schema)
+        return schema
 
     def _merged(self, first: TableSchema, second: TableSchema) -> TableSchema:
         return replace(first.merge(second, widens=self._widens), time_zone=self.time_zone)
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
-        """Returns the columns of the schema with a type fixed by the settings."""
+        """Returns the columns of the schema whose types the settings fix."""
         return TableSchema({name: kind for name, kind in self.types.items() if name in schema.columns})
 
     def _from_footers(self) -> TableSchema:
-        """Makes the schema from the newest files. Where two types have no common one, the newer file's is taken."""
+        """Makes the schema from the newest files. If two types have no common type, the newer file's type is used."""
         newest = heapq.nlargest(
-            _FILES_LOOKED_AT,
-            (found for found in self.store.list(self.table_root + "/") if is_data_file(found.key, self.table_root)),
-            key=lambda found: (found.last_modified, found.key),
+            _FILES_READ,
+            (file for file in self.store.list(self.table_root + "/") if is_data_file(file.key, self.table_root)),
+            key=lambda file: (file.last_modified, file.key),
         )
         schema = EMPTY
         for file in newest:
@@ -127,12 +127,12 @@ class SchemaStore:
                 schema = schema.merge(TableSchema.from_arrow(footer.schema.to_arrow_schema()))
             except (ValueError, pa.ArrowException) as error:
                 raise FatalError(
-                    f"taking the table's schema from {self.store.uri}/{file.key}",
+                    f"making the table's schema from {self.store.uri}/{file.key}",
                     str(error),
                     "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
                 ) from error
         if newest:
-            text = "table %s has no schema yet: made it of the footers of its newest files (%d looked at)"
+            text = "table %s has no stored schema: made it from the footers of its newest files (%d read)"
             logger.info(text, self.table_root, len(newest))
         return schema
 
@@ -142,11 +142,11 @@ class SchemaStore:
                 "checking the table's partitioning",
                 f"the folders of {self.store.uri}/{self.table_root} have their times in {schema.time_zone}, "
                 f"TIME_ZONE says {self.time_zone}",
-                f"Set TIME_ZONE={schema.time_zone} to go on with this table, or TABLE_NAME to begin another",
+                f"Set TIME_ZONE={schema.time_zone} to continue this table, or TABLE_NAME to begin another table",
             )
 
     def _check(self, schema: TableSchema) -> None:
-        """Refuses fixed types into which the table's do not widen."""
+        """Refuses types in the settings to which the table's types cannot widen."""
         wrong = [
             f"column {name!r} is {type_name(schema.columns[name])} in the table and {type_name(kind)} in COLUMN_TYPES"
             for name, kind in self.types.items()
@@ -160,19 +160,19 @@ class SchemaStore:
             )
 
     def _become(self, schema: TableSchema) -> None:
-        """Takes the schema, and logs columns that now have two types in the table's files."""
+        """Replaces the current schema, and logs columns that now have two types in the table's files."""
         paths = [
             path
             for column, kind in self.current.columns.items()
             for path in _now_double(column, kind, schema.columns.get(column, kind))
         ]
         if paths:
-            more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+            more = f" and {len(paths) - _LISTED:,} more" if len(paths) > _LISTED else ""
             logger.warning(
-                "column %s%s: bigint in the table's files so far, double from now on. Spark cannot read the mix "
-                "(DuckDB and Polars can, pyarrow below 2^53) until the old files are rewritten "
-                "(python main.py compact); a type in COLUMN_TYPES from the start avoids it",
-                ", ".join(cut(repr(path), _SHOWN) for path in paths[:_NAMED]),
+                "column %s%s: bigint in the table's files so far, double from now on. Spark cannot read both types "
+                "together (DuckDB and Polars can, pyarrow below 2^53). Run `python main.py compact` to rewrite the old "
+                "files. In a new table, set the type in COLUMN_TYPES",
+                ", ".join(cut(repr(path), _SHOWN) for path in paths[:_LISTED]),
                 more,
             )
         self.current = schema

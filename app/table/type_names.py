@@ -1,4 +1,4 @@
-"""Types by the names that Spark SQL has for them: ``bigint``, ``decimal(10,2)``, ``array<struct<a:double>>``."""
+"""Types by their names in Spark SQL: ``bigint``, ``decimal(10,2)``, ``array<struct<a:double>>``."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 Types = Mapping[str, pa.DataType]  # of columns, by name
 
-MAX_DIGITS = 38  # of a decimal in Spark, and in what most readers take
+MAX_DIGITS = 38  # of a decimal in Spark and most readers
 
 _BY_NAME = {
     "boolean": pa.bool_(),
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Returns the name of a type, which ``parse_type`` reads back; ``ValueError`` for one that no column has."""
+    """Returns the name of a type, which ``parse_type`` can parse; ``ValueError`` for a type that no column has."""
     if kind in _NAMES:
         return _NAMES[kind]
     if pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
@@ -50,14 +50,14 @@ def parts(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def scalar_count(kind: pa.DataType) -> int:
-    """Returns how many columns a file has for a column of this type."""
+    """Returns the number of a file's leaf columns for a column of this type."""
     return sum(map(scalar_count, parts(kind))) if pa.types.is_nested(kind) else 1
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Parses the name of a type, ignoring case; ``ValueError`` says what is wrong with it.
+    """Parses the name of a type, ignoring case; ``ValueError`` contains the reason if the name is wrong.
 
-    Fields whose names differ only in case are taken: files of other tools have such.
+    Field names may differ only in case, because files of other tools contain such fields.
     """
     parser = _Parser(text, fold=lambda name: name)
     kind = parser.type()
@@ -68,8 +68,8 @@ def parse_type(text: str) -> pa.DataType:
 def parse_column_types(text: str) -> dict[str, pa.DataType]:
     """Parses columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
 
-    Names that hold one of ``,:<>()`` stand in backticks. A comma may end the list. A text without any column is an
-    empty dict. ``ValueError`` says what is wrong with it, also for names that are given twice, in whatever case.
+    Names with one of ``,:<>()`` need backticks. A comma may end the list. A text without any column returns an empty
+    dict. ``ValueError`` contains the reason if the text is wrong, also if names differ only in case.
     """
     if not text.strip():
         return {}
@@ -84,7 +84,7 @@ def _quoted(name: str) -> str:
 
 
 class _Parser:
-    """Reads types from a text, one token after the other; an empty one is the end."""
+    """Parses types from a text, token by token. An empty token is the end."""
 
     def __init__(self, text: str, fold: Callable[[str], str] = str.lower) -> None:
         self._text = text
@@ -109,7 +109,7 @@ class _Parser:
                 fields = self.fields()
                 self._expect(">", "after the fields of a struct")
                 return pa.struct(list(fields.items()))
-        raise ValueError(f"{token!r} is no type; known are {_KNOWN}")
+        raise ValueError(f"{token!r} is not a type. Types are {_KNOWN}")
 
     def fields(self) -> dict[str, pa.DataType]:
         fields: dict[str, pa.DataType] = {}
@@ -117,7 +117,7 @@ class _Parser:
         while True:
             name = self._name()
             if self._fold(name) in folded:
-                raise ValueError(f"the name {name!r} is given twice (in whatever case)")
+                raise ValueError(f"the name {name!r} occurs twice (upper and lower case count as the same)")
             folded.add(self._fold(name))
             self._expect(":", f"after the name {name!r}")
             fields[name] = self.type()
@@ -127,7 +127,7 @@ class _Parser:
 
     def end(self) -> None:
         if token := self._tokens[self._at]:
-            raise ValueError(f"{token!r} is not expected there in {self._text!r}")
+            raise ValueError(f"{token!r} is unexpected in {self._text!r}")
 
     def _name(self) -> str:
         token = self._next("a name")
@@ -145,10 +145,10 @@ class _Parser:
             raise ValueError(f"{mark!r} is missing {where} in {self._text!r}")
         self._at += 1
 
-    def _next(self, wanted: str) -> str:
+    def _next(self, expected: str) -> str:
         token = self._tokens[self._at]
         if not token:
-            raise ValueError(f"{wanted} is missing at the end of {self._text!r}")
+            raise ValueError(f"{expected} is missing at the end of {self._text!r}")
         self._at += 1
         return token
 

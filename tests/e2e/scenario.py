@@ -56,8 +56,8 @@ class Scenario:
         self._connectors = 0
         self._ends = ExitStack()
         self.topics = {self.topic: partitions} | {f"{self.topic}.{n}": count for n, count in enumerate(others)}
-        for topic, count in self.topics.items():
-            kafka.create_topic(topic, count)
+        for name, count in self.topics.items():
+            kafka.create_topic(name, count)
 
     def produce(self, wanted: Iterable[Record]) -> None:
         self.kafka.produce(self.topic, wanted)

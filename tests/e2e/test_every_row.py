@@ -133,4 +133,4 @@ def test_folders_have_the_time_of_a_zone_and_a_field_inside_objects(scenario: Sc
     ]
     refused = scenario.connector(scenario.local_store | layout)
     assert refused.wait() != 0
-    assert "Set TIME_ZONE=Europe/Prague to go on with this table" in refused.log
+    assert "Set TIME_ZONE=Europe/Prague to continue this table" in refused.log

@@ -56,7 +56,7 @@ def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place) -> None:
     assert (value["key"], value["headers"]) == (b"key", [{"key": "trace", "value": b"1"}])
     assert value["value"].startswith(b'{"sender":"me  ')
     assert len(value["value"]) == KEPT_BYTES
-    assert f"60,000,022 bytes, and {LIMIT:,} are the most" in value["reason"]
+    assert f"60,000,022 bytes, and the limit with this memory is {LIMIT:,} bytes" in value["reason"]
     assert (key["offset"], key["truncated"], key["value_size"], len(key["key"])) == (21, True, 2, KEPT_BYTES)
 
 

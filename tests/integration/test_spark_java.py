@@ -99,7 +99,7 @@ def _start_with_a_java_that_dies(scratch: Path, by: str, to: Connection) -> None
 @pytest.mark.parametrize(
     ("by", "kind", "cause"),
     [
-        ("kill -KILL $$", SparkLostError, "code -9: killed, as where the container has too little memory"),
+        ("kill -KILL $$", SparkLostError, "code -9: killed, possibly because the container has too little memory"),
         pytest.param("exit 1", ConfigError, "Java ended with code 1", marks=pytest.mark.night),
     ],
 )

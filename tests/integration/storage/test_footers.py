@@ -21,7 +21,7 @@ def test_a_footer_is_read_as_it_is_in_the_file(local_place: Place, tmp_path: Pat
 
     assert footer.equals(pq.read_metadata(path))
     assert (footer.num_rows, footer.num_columns) == (2, columns)
-    with pytest.raises(FatalError, match=r"t/f\.parquet: .* bytes came where .* were asked for"):
+    with pytest.raises(FatalError, match=r"t/f\.parquet: the store returned .* bytes instead of"):
         read_footer(store, "t/f.parquet", size + 1)
     with pytest.raises(FatalError, match=r"t/gone\.parquet.*deleted meanwhile"):
         read_footer(store, "t/gone.parquet", size)

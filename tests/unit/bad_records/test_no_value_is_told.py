@@ -131,8 +131,8 @@ TRANSFORMS: Mapping[str, tuple[Callable[[StreamingDataFrame], StreamingDataFrame
     "a field that is missing": (raising(KeyError), "transform() raised KeyError at "),
     "an error that cannot be shown": (raising(lambda _: Unprintable()), "transform() raised Unprintable at "),
     "a text": (lambda sdf: sdf.apply(lambda value: value["a"]), "type str"),
-    "a timestamp": (lambda sdf: sdf.set_timestamp(lambda value, *_: value["a"]), "set_timestamp() gave a value of"),
-    "headers": (lambda sdf: sdf.set_headers(lambda value, *_: [value["a"]]), "set_headers() gave a value of type list"),
+    "a timestamp": (lambda sdf: sdf.set_timestamp(lambda value, *_: value["a"]), "set_timestamp() set a value of"),
+    "headers": (lambda sdf: sdf.set_headers(lambda value, *_: [value["a"]]), "set_headers() set a value of type list"),
 }
 
 

@@ -93,7 +93,7 @@ class TestSingleValues:
             ("HIVE_COLUMNS", "a,b,a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~", "must have a name behind each ~"),
-            ("COLUMN_TYPES", "speed:fast", "'fast' is no type; known are boolean, int, bigint, double"),
+            ("COLUMN_TYPES", "speed:fast", "'fast' is not a type. Types are boolean, int, bigint, double"),
             ("COLUMN_TYPES", "_rescued_data:bigint", "must leave out _rescued_data, which is always text"),
             ("METADATA_COLUMNS", "__topic,offset", "any of __topic, __partition, __offset, __timestamp, __headers"),
             ("METADATA_COLUMNS", "__topic,__topic", "more than once: __topic"),

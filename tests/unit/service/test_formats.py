@@ -270,6 +270,6 @@ def test_another_deserializer_is_advised_only_where_the_bytes_look_like_another_
     for _ in range(2):  # the second time nobody asks the registry
         refusal = read_message(topic, KafkaMessage(value))
         assert isinstance(refusal, Refusal)
-        is_advised = refusal.hint.startswith("Set KAFKA_VALUE_DESERIALIZER to what the producer writes")
+        is_advised = refusal.hint.startswith("Set KAFKA_VALUE_DESERIALIZER to the format of the producer")
         assert is_advised is is_another, refusal
         assert "ON_BAD_RECORD" in refusal.hint

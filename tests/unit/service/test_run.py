@@ -53,5 +53,5 @@ def test_the_start_warns_of_settings_that_the_container_has_no_memory_for(
 
 
 def test_the_connector_itself_runs_on_no_cluster(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a cluster is for the commands compact and erase"):
+    with pytest.raises(ConfigError, match="Only the commands compact and erase can use a cluster"):
         SparkWriter(load(SPARK_MASTER="spark://host:7077").spark, tmp_path)

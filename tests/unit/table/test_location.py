@@ -46,7 +46,7 @@ def test_another_folder_than_the_configured_one_is_logged(caplog: pytest.LogCapt
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert caplog.messages == [
         "the catalog has the table at s3://lake/elsewhere/t: "
-        "it is written there, and not to s3://lake/data/t as configured"
+        "the connector writes there, and not to s3://lake/data/t as configured"
     ]
 
 
@@ -64,14 +64,14 @@ def test_another_bucket_is_refused(configured: TableLocation, location: str) -> 
         found(location, configured)
 
     assert f"the catalog has it at {location}, which is not in {configured.store_uri}" in str(caught.value)
-    assert "Point the storage to where the table is, or choose another TABLE_NAME" in str(caught.value)
+    assert "Set the storage to the table's store, or choose another TABLE_NAME" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "location", ["s3://lake", "s3://lake/", "s3://lake/data/../../t", "s3://lake/./t", "s3://lake/data//t"]
 )
 def test_what_is_no_folder_of_its_own_is_refused(location: str) -> None:
-    with pytest.raises(ConfigError, match="which is no folder of its own"):
+    with pytest.raises(ConfigError, match="which is not a separate folder"):
         found(location)
 
 

@@ -144,7 +144,7 @@ def test_the_document_is_what_it_says() -> None:
     [
         (None, "no JSON object with a version"),
         ({}, "no JSON object with a version"),
-        ({"version": 3, "columns": []}, "it has version 3, this release knows version 2"),
+        ({"version": 3, "columns": []}, "it has version 3, this release reads up to 2"),
         ({"version": 1}, "it has no list of columns"),
         ({"version": 1, "columns": ["a"]}, "its column 'a' is no object with a name and a type"),
         ({"version": 1, "columns": [{"name": "a"}]}, "is no object with a name and a type"),
@@ -196,5 +196,5 @@ def test_fields_of_other_tools_that_differ_only_in_case_are_read_back() -> None:
 
 
 def test_two_fields_of_one_name_are_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="'o' has two fields of one name"):
+    with pytest.raises(ValueError, match="'o' has two fields of the same name"):
         TableSchema.from_arrow(pa.schema([("o", pa.struct([("a", pa.int64()), ("a", pa.string())]))]))

@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_read_is_named(store: MoodyStore, tmp_path: Path, 
     (tmp_path / "broken").write_bytes(body)
     store.upload(tmp_path / "broken", f"{ROOT}/f.parquet")
 
-    with pytest.raises(FatalError, match=rf"the footer of {store.uri}/{ROOT}/f\.parquet: .*no Parquet.*Move it"):
+    with pytest.raises(FatalError, match=rf"the footer of {store.uri}/{ROOT}/f\.parquet: .*not a Parquet.*Move it"):
         opened(store)
 
 
@@ -241,7 +241,7 @@ def test_a_column_that_becomes_double_is_logged_once(store: MoodyStore, caplog: 
         keeper.extend(BIGINT)
 
     assert [message.partition(":")[0] for message in caplog.messages] == ["column 'a', 's.x[]'"]
-    assert all("COLUMN_TYPES" in message and "Spark cannot read the mix" in message for message in caplog.messages)
+    assert all("COLUMN_TYPES" in message and "Spark cannot read both types" in message for message in caplog.messages)
 
 
 # --- the time zone of the folders -----------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Be
     assert bench.taken[P0] == [0, 2]
     (rejected,) = bench.member.rejected
     assert rejected.offset == 1
-    assert "its message has 1,001 bytes, and 1,000 are the most" in rejected.reason
+    assert "its message has 1,001 bytes, and the limit with this memory is 1,000" in rejected.reason
 
 
 def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> None:

@@ -73,7 +73,7 @@ def test_a_message_whose_rows_take_more_than_the_buffer_is_a_bad_record(is_endle
     done = run(rows, expand=True)
     assert [row.offset for row in rows_of(done)] == ([0, 2, 3, 4] if is_endless else [0, 1, 2, 3, 4])
     assert len(done.refusals) == is_endless
-    assert all("which take more memory than MAX_BUFFER_MB allows" in each.rejected.reason for each in done.refusals)
+    assert all("which need more memory than MAX_BUFFER_MB allows" in each.rejected.reason for each in done.refusals)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_a_text_takes_no_more_memory_than_it_is_long() -> None:
 
 @pytest.mark.parametrize("timestamp", [1.5, "1", True, None, nan])
 def test_a_timestamp_that_no_message_has_makes_a_bad_record(timestamp: Any) -> None:
-    assert refused(lambda sdf: sdf.set_timestamp(lambda *_: timestamp)).startswith("set_timestamp() gave ")
+    assert refused(lambda sdf: sdf.set_timestamp(lambda *_: timestamp)).startswith("set_timestamp() set ")
 
 
 @pytest.mark.parametrize(
     "headers", [{"a": b"b"}, "ab", 5, [("a", b"b", 1)], [("a", 5)], [(1, b"b")], [("\ud800", b"b")], iter([])]
 )
 def test_headers_that_no_message_has_make_a_bad_record(headers: Any) -> None:
-    assert refused(lambda sdf: sdf.set_headers(lambda *_: headers)).startswith("set_headers() gave ")
+    assert refused(lambda sdf: sdf.set_headers(lambda *_: headers)).startswith("set_headers() set ")
 
 
 def refused(transform: Callable[[StreamingDataFrame], StreamingDataFrame]) -> str:
