@@ -1,5 +1,5 @@
 """Registers the table and its files in a catalog, with the bounds of each file's columns.
 
-A catalog's ``RetryableError`` and ``FatalError`` come through every function that asks it. A client whose token cannot
-be sent is refused with ``ConfigError``.
+Each function that queries a catalog raises its ``RetryableError`` and ``FatalError``. A client whose token cannot be
+sent raises ``ConfigError``.
 """

@@ -10,44 +10,44 @@ from app.table.layout import PartitionSpec
 
 
 class NotTakenError(RetryableError):
-    """The catalog has certainly not carried out the request: it was not reached, or is busy."""
+    """The catalog has certainly not carried out the request: it was unreachable or busy."""
 
 
 class TooLargeError(FatalError):
-    """The catalog, or a proxy before it, refuses a request of this size. Nothing of it was carried out."""
+    """The catalog, or a proxy in front of it, refuses a request of this size, and has not carried it out."""
 
 
 class RestartError(FatalError):
-    """A restart helps: it takes the table as it is in the catalog now, and asks on new connections."""
+    """A restart helps: it reads the table in the catalog again, on new connections."""
 
     exit_code = 75
 
 
 class CatalogTarget(Protocol):
-    """Address and login of a catalog, and the table in it, by the settings."""
+    """Address and login of a catalog, and the table in it, from the settings."""
 
     @property
     def url(self) -> str: ...
 
 
 class Catalog(Protocol):
-    """One table in a catalog; a method with a body is as catalogs have it that need no more.
+    """One table in a catalog; methods with a body are the default for catalogs that need no more.
 
-    Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections; ``NotTakenError`` where that is
-    sure) or ``FatalError`` (401, 403, other 4xx, 501, an answer that is not what the contract says).
+    Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections; ``NotTakenError`` if the
+    request was not carried out) or ``FatalError`` (401, 403, other 4xx, 501, an answer that breaks the contract).
     """
 
     def check(self) -> CatalogTable | None:
-        """Proves that the catalog answers and authorises us, by reading the table; see ``table``."""
+        """Checks that the catalog answers and authorises the connector, by reading the table; see ``table``."""
 
     def table(self) -> CatalogTable | None:
-        """Returns the table, or ``None`` when the catalog does not know it."""
+        """Returns the table, or ``None`` if the catalog does not have it."""
 
-    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
-        """Makes the table known at its location, a URI without a trailing slash; returns what the catalog holds."""
+    def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
+        """Creates the table at its location, a URI without a trailing slash; returns the catalog's table."""
 
-    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:  # noqa: ARG002
-        """Brings the properties of a known table in line with the settings. Never raises: a failure is logged."""
+    def sync_properties(self, table: CatalogTable, spec: PartitionSpec) -> None:  # noqa: ARG002
+        """Updates the properties of an existing table to the settings. Never raises: a failure is logged."""
         return
 
     def add_source(self, topic: str) -> None:  # noqa: ARG002
@@ -55,23 +55,23 @@ class Catalog(Protocol):
         return
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-        """Divides files into those that one request takes, in their order."""
+        """Divides files into portions that fit into one request, in their order."""
         return iter([files] if files else [])
 
     def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002
-        """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
+        """Whether the catalog shows that it has the rows up to these marks; ``False`` if it keys files by path."""
         return False
 
     def close(self, seconds: float) -> None:  # noqa: ARG002
-        """Ends what goes on beside the registrations, within ``seconds``."""
+        """Ends other work than registrations, within ``seconds``."""
         return
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
-        """Registers the files in one request, with the topic they come from.
+        """Registers the files in one request, with their topic.
 
-        ``None`` registers files again that may be registered already: their source would count them twice. Asking twice
-        with the same is safe: the catalog keys files by path, or keeps ``marks``, how far the batch's partitions are.
+        A repeated registration has no topic, because the source would count these files twice. Repeating a request is
+        safe: the catalog keys files by path, or stores ``marks``, the ends of the batch's partitions.
 
         Raises:
-            TooLargeError: fewer at a time may pass.
+            TooLargeError: A request with fewer files may succeed.
         """

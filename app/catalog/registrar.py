@@ -1,4 +1,4 @@
-"""Step 6: registers stored files in the catalog, with the indexes beside them, and the table before its first files."""
+"""Step 6: registers stored files in the catalog, with their indexes, and the table before its first files."""
 
 import logging
 import threading
@@ -26,68 +26,68 @@ class Registrar:
     """Registers files and the table in the table's catalog.
 
     Args:
-        catalog: ``None`` registers nothing.
-        known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
+        catalog: The catalog; ``None`` registers nothing.
+        table: The catalog's table at the start, checked already; ``None`` if there was none.
     """
 
     def __init__(
         self,
         catalog: Catalog | None,
         location: TableLocation,
-        wanted: PartitionSpec,
+        spec: PartitionSpec,
         topic: str,
-        known: CatalogTable | None,
+        table: CatalogTable | None,
         new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
         self._catalog = catalog
         self.location = location
-        self._wanted = wanted
+        self._spec = spec
         self._topic = topic
-        self._known = known
+        self._table = table
         self.is_needed = catalog is not None  # whether files are registered in a catalog
         self.is_prepared = catalog is None  # whether the catalog is ready for an upload
         self._address = location.uri
         self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
 
     def as_known(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows with one column for all names of a column, without those dropped in the catalog."""
-        return self._known.as_known(rows, self._wanted.order) if self._known else rows
+        """Returns the rows with one column for all names of a column, without columns dropped in the catalog."""
+        return self._table.as_known(rows, self._spec.order) if self._table else rows
 
     def computed(self) -> Sequence[Computed]:
-        """Returns the folder columns that are in no record, as the catalog has them now."""
-        return self._known.computed() if self._known else ()
+        """Returns the catalog's present folder columns whose values are not in the records."""
+        return self._table.computed() if self._table else ()
 
     def prepare(self, *, has_batch: bool = True) -> None:
-        """Checks, before the first upload, that the catalog has the table here; creates it where it is unknown.
+        """Checks, before the first upload, that the catalog has the table here; creates it if it is missing.
 
         Args:
-            has_batch: whether files may have been made already.
+            has_batch: Whether files may have been written already.
 
         Raises:
-            RestartError: the catalog has it elsewhere, or with partitions that such files do not have.
+            RestartError: The catalog has it at another location, or with partitions that these files do not have.
         """
         with self._lock:
             if (catalog := self._catalog) is None or self.is_prepared:
                 return
-            found = self._known or catalog.table()  # another member may have created it since the start
-            table = found or catalog.create_table(self.location.uri, self._wanted)
-            if table is not self._known:
+            existing = self._table or catalog.table()  # another member may have created it since the start
+            table = existing or catalog.create_table(self.location.uri, self._spec)
+            if table is not self._table:
                 self._check(table, has_batch=has_batch)
-            if found:
-                catalog.sync_properties(found, self._wanted)
+            if existing:
+                catalog.sync_properties(existing, self._spec)
             else:
                 logger.info("registered the table at %s in the catalog", self.location.uri)
-            self._known = table
+            self._table = table
             self._address = table.location if "://" in table.location else self.location.uri
             self.is_prepared = True
             catalog.add_source(self._topic)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
-        """Writes the indexes of virtual partitions that go beside these local files into this folder."""
+        """Writes the indexes of virtual partitions for these local files into this folder."""
         indexes = []
-        for number, file in enumerate(files if self._wanted.virtual else ()):
+        for number, file in enumerate(files if self._spec.virtual else ()):
             path = folder / f"index-{number}.parquet"
-            if resolve_name(VIRTUAL_INDEX)(file.path, self._wanted.virtual, file.partition_values, path):
+            if resolve_name(VIRTUAL_INDEX)(file.path, self._spec.virtual, file.partition_values, path):
                 indexes.append(LocalObject(path, index_key(file.key)))
         return indexes
 
@@ -96,14 +96,14 @@ class Registrar:
     ) -> "Registration":
         """Returns a registration of one batch's files, with the marks of its partitions.
 
-        Reads the footers of local files. ``has_counted``: the source's totals may have the files already.
+        Reads the footers of local files. ``has_counted``: the source's totals may include the files already.
         """
-        wanted = files if self._catalog else ()
-        described = [replace(file, footer=file.footer or pq.read_metadata(file.path)) for file in wanted]
+        files = files if self._catalog else ()
+        described = [replace(file, footer=file.footer or pq.read_metadata(file.path)) for file in files]
         return Registration(self, described, marks, has_counted=has_counted)
 
     def register_again(self, files: Sequence[DataFile], marks: Sequence[Mark] = ()) -> None:
-        """Registers files that may be registered already, without counting them for their source once more."""
+        """Registers files that may be registered already, without counting them again for their source."""
         with blaming("catalog"):
             self.new_registration(files, marks, has_counted=True).run()
 
@@ -115,36 +115,36 @@ class Registrar:
         return self._catalog.portions(files) if self._catalog else iter(())
 
     def add(self, files: Sequence[DataFile], marks: Sequence[Mark], *, count: bool) -> None:
-        """Sends one request; safe to repeat. The files get the address under which the catalog has the table."""
+        """Sends one request; safe to repeat. Each file's URI begins with the table's address in the catalog."""
         self.prepare()
         if self._catalog is None:
             return
-        named = [replace(file, uri=self._address + file.key.removeprefix(self.location.root)) for file in files]
+        files = [replace(file, uri=self._address + file.key.removeprefix(self.location.root)) for file in files]
         with self._lock:
-            self._catalog.add_files(named, self._topic if count else None, marks)
+            self._catalog.add_files(files, self._topic if count else None, marks)
 
     def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
         if table.columns is None:
-            check_catalog_table(table, self._wanted)
-        elif {*table.partition_spec} != {*self._wanted.order} or (has_batch and table.computed()):
-            raise self._moved(f"made it, partitioned by {', '.join(table.partitions)}", "these partitions")
+            check_catalog_table(table, self._spec)
+        elif {*table.partition_spec} != {*self._spec.order} or (has_batch and table.computed()):
+            raise self._moved_error(f"created it, partitioned by {', '.join(table.partitions)}", "these partitions")
         if table.location and not self.location.is_named_by(table.location):
-            raise self._moved(f"registered it at {table.location}", "there")
+            raise self._moved_error(f"registered it at {table.location}", "there")
 
-    def _moved(self, how: str, what: str) -> RestartError:
+    def _moved_error(self, how: str, what: str) -> RestartError:
         return RestartError(
             f"registering the table at {self.location.uri}",
             f"meanwhile another writer has {how}",
-            f"Restart: the connector then writes {what}, beginning with what is not in the lake yet",
+            f"Restart: the connector then writes {what}, beginning with the first record that is not in the lake",
         )
 
 
 class Registration:
-    """Registers one batch's files, in several requests if needed, and remembers the finished ones.
+    """Registers one batch's files, in several requests if needed. A repeated run skips the registered files.
 
-    A request without an answer may have been carried out. Asked again, its files come without their source, in whose
-    totals they would count twice; files that were not asked for yet come with it.
-    ``has_counted``: the source's totals may have all of the files already.
+    A request without an answer may have been carried out. A repeated registration omits the source, because the
+    catalog would count these files twice. Files that were not in a request yet are registered with the source.
+    ``has_counted``: the source's totals may include all of the files already.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Registration:
         self._doubtful = set(self._missing if has_counted else ())
 
     def run(self) -> None:
-        """Registers those of the files that are not registered yet; safe to repeat."""
+        """Registers the files that are not registered yet; safe to repeat."""
         for is_doubtful in (True, False):
             files = [file for key, file in self._missing.items() if (key in self._doubtful) == is_doubtful]
             for portion in self._registrar.portions(files):

@@ -1,4 +1,4 @@
-"""One bucket or folder: put, list, read, write under a condition. ``base`` is the contract; each SDK has a package.
+"""One bucket or folder: put, list, read, conditional write. ``base`` is the contract; each SDK has a package.
 
-The store's errors (``ConnectorError``) come through every function that takes a store.
+Each function that uses a store raises the store's errors (``ConnectorError``).
 """

@@ -25,7 +25,7 @@ class Content:
 
 
 class ChangedError(Exception):
-    """A conditional write was refused: the stored object has another version than the expected one."""
+    """The store refused a conditional write: the stored version is not the expected one."""
 
 
 class ObjectStore(Protocol):
@@ -42,13 +42,13 @@ class ObjectStore(Protocol):
     def connect(self, prefix: str) -> None:
         """Checks that the bucket (or folder) exists and can be listed; creates a missing one if allowed.
 
-        Rights may end at ``prefix``, the start of all keys to be written, so nothing else is listed.
+        The user's rights may be limited to ``prefix``, the start of all keys to be written. Only this is listed.
         """
 
     def probe_conditions(self, prefix: str) -> None:
-        """Finds out whether the store honours conditional writes; logs and works around one that ignores them.
+        """Finds out whether the store supports conditional writes; if not, logs it and uses a workaround.
 
-        A test object, whose key begins with ``prefix``, is written and deleted.
+        It writes and deletes a test object, whose key begins with ``prefix``.
         """
 
     @property
@@ -56,13 +56,13 @@ class ObjectStore(Protocol):
         """Whether the store refuses an ``upload`` over another object; known after ``probe_conditions``."""
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Stores the file under the unused ``key``; a lost answer is checked by a read, as in ``write``.
+        """Stores the file under the unused ``key``; after a lost answer, it reads the object, as ``write`` does.
 
-        Once this returns, the object is durable; readers see all of it or nothing. A store without conditional writes
-        overwrites an existing object.
+        Once this returns, the object is durable. Readers see the complete object or none. A store without conditional
+        writes overwrites an existing object.
 
         Raises:
-            ChangedError: the key has another object.
+            ChangedError: Another object has this key.
         """
 
     def overwrite(self, key: str, body: bytes) -> None:
@@ -83,17 +83,17 @@ class ObjectStore(Protocol):
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
         """Stores a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
 
-        After a lost answer the object is read: if it has this body, the write took place. Returns the new ETag.
+        After a lost answer, it reads the object: if it has this body, the write succeeded. Returns the new ETag.
 
         Raises:
-            ChangedError: another writer was quicker.
+            ChangedError: Another writer was quicker.
         """
 
     def download(self, key: str, path: Path) -> str:
         """Copies the object into a local file, and returns the ETag of that version; removes an incomplete copy."""
 
     def delete(self, key: str) -> None:
-        """Deletes the object; a missing one counts as deleted."""
+        """Deletes the object; a missing object counts as deleted."""
 
 
 @runtime_checkable
@@ -101,7 +101,7 @@ class ManyDeleter(Protocol):
     """A store that deletes many objects in one request."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Deletes the objects; missing ones count as deleted."""
+        """Deletes the objects; missing objects count as deleted."""
 
 
 CHUNK = 1 << 20  # bytes per read of a file

@@ -16,12 +16,12 @@ from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replac
 from app.storage.document import SmallBody
 from app.storage.errors import os_translated
 
-_SPARE_CONNECTIONS = 2  # beyond the upload threads: one for a listing, one on its way back into the pool
+_SPARE_CONNECTIONS = 2  # beyond the upload threads: for a listing, and for one that returns to the pool
 _Content = bytes | Path  # a small object, or a file
 
 
 class UnexpectedAnswerError(Exception):
-    """An answer that no store gives; a proxy's web page with status 200 is one."""
+    """An answer that does not come from a store, such as a proxy's web page with status 200."""
 
 
 class MissingBucketError(FatalError):
@@ -29,7 +29,7 @@ class MissingBucketError(FatalError):
 
 
 class Sink(Protocol):
-    """Takes the bytes of an object as they arrive, all of them at each call."""
+    """Accepts the bytes of an object as they arrive; each call accepts all of them."""
 
     def write(self, data: bytes, /) -> int: ...
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 class CloudStore(ABC):
     """One bucket. A subclass maps the calls of an SDK and its errors.
 
-    ``proxy_hint`` is the hint where a proxy answers instead of the store. Other threads than ``max_workers`` wait.
+    ``proxy_hint`` is the hint if a proxy answers instead of the store. Threads beyond ``max_workers`` wait.
     """
 
     def __init__(self, uri: str, proxy_hint: str, max_workers: int) -> None:
@@ -45,10 +45,10 @@ class CloudStore(ABC):
         self._proxy_hint = proxy_hint
         self._connections = max_workers + _SPARE_CONNECTIONS
         self._free = Semaphore(self._connections)
-        self._prefix = ""  # of all keys to be written
+        self._prefix = ""  # prefix of all keys to be written
         self._is_connected = False
-        self._documents = ConditionalWriter[_Content](uri, partial(self._put, "writing"), self._found)
-        self._files = ConditionalWriter[_Content](uri, partial(self._put, "uploading"), self._found)
+        self._documents = ConditionalWriter[_Content](uri, partial(self._put, "writing"), self._compare)
+        self._files = ConditionalWriter[_Content](uri, partial(self._put, "uploading"), self._compare)
 
     # --- the calls of an SDK -----------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
-        """Lists page by page in the order of keys, at most ``size`` objects a page."""
+        """Lists page by page in the order of keys, at most ``size`` objects per page."""
 
     @abstractmethod
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
@@ -66,27 +66,24 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Replaces that version; readers see all of the new object or nothing.
+        """Replaces that version; readers see the complete new object or the old one.
 
-        Raises ``ChangedError`` if the stored version is another one, ``NoConditionsError`` for a store without them.
+        Raises ``ChangedError`` if the stored version differs, ``NoConditionsError`` for a store without conditions.
         """
 
     @abstractmethod
     def _remove(self, key: str) -> None:
-        """Deletes an object; a missing one counts as deleted."""
+        """Deletes an object; a missing object counts as deleted."""
 
     @property
     def _account(self) -> str:
-        """The bucket's account, for messages; empty where the address has it."""
+        """The bucket's account, for messages; empty if the address contains it."""
         return ""
 
     # --- as ``ObjectStore`` -----------------------------------------------------------------------------------------
 
     def connect(self, prefix: str) -> None:
-        """Checks that the bucket exists, by a listing below the prefix.
-
-        A listing needs no further right, and its refusals give the reason.
-        """
+        """Checks that the bucket exists, with a listing: it needs no other right, and a refusal contains the reason."""
         self._prefix = prefix
         try:
             self._list_one(prefix)
@@ -126,13 +123,13 @@ class CloudStore(ABC):
 
     def find(self, key: str) -> StoredObject | None:
         """Uses a listing: a refused HEAD has no body with the reason."""
-        return next((found for found in self.list(key) if found.key == key), None)
+        return next((stored for stored in self.list(key) if stored.key == key), None)
 
     def read(self, key: str) -> Content | None:
         body = SmallBody(f"{self.uri}/{key}")
         with self._doing("reading", key):
-            found = self._fetch(key, body)
-        return Content(bytes(body), found.etag) if found else None
+            version = self._fetch(key, body)
+        return Content(bytes(body), version.etag) if version else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         if not length:  # HTTP has no empty range
@@ -159,13 +156,13 @@ class CloudStore(ABC):
 
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
-        """Waits for one of the connections; for the rest see ``_named``."""
+        """Waits for one of the connections; see ``_named``."""
         with self._free, self._named(verb, key) as doing:
             yield doing
 
     @contextmanager
     def _named(self, verb: str, key: str = "") -> Iterator[str]:
-        """Translates errors raised inside; yields the operation in their words."""
+        """Translates errors raised inside; yields the operation for their messages."""
         doing = f"{verb} {self.uri}{f'/{key}' if key else ''}{self._account}"
         try:
             with os_translated(doing):
@@ -185,28 +182,28 @@ class CloudStore(ABC):
                 raise ConfigError(doing, str(error), self._proxy_hint) from error
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
-        """Creates the bucket where a subclass can; raises ``missing`` otherwise."""
+        """Creates the bucket if a subclass can; raises ``missing`` otherwise."""
         raise ConfigError(missing.doing, missing.cause, missing.hint) from missing
 
     def _probe(self, key: str) -> bool:
-        """Writes the object; returns whether conditions hold for files of any size."""
+        """Writes the object; returns whether the store supports conditions for files of any size."""
         return self._documents.probe(key, b"{}", b'{"second": true}')
 
     def _put(self, verb: str, key: str, content: _Content, replaces: Replaces) -> Version:
-        with self._doing(verb, key), _opened(content) as body:
+        with self._doing(verb, key), _open(content) as body:
             size = body.seek(0, os.SEEK_END)
             body.seek(0)
             return self._send(key, body, size, replaces)
 
-    def _found(self, key: str, content: _Content) -> Seen | None:
-        with self._doing("reading", key), _opened(content) as ours:
+    def _compare(self, key: str, content: _Content) -> Seen | None:
+        with self._doing("reading", key), _open(content) as ours:
             comparison = _Comparison(ours)
-            found = self._fetch(key, comparison)
-            return Seen(found, comparison.is_same()) if found else None
+            version = self._fetch(key, comparison)
+            return Seen(version, comparison.is_same()) if version else None
 
 
 class _Comparison:
-    """Compares arriving bytes with a file, and keeps none of them."""
+    """Compares arriving bytes with a file, without keeping them."""
 
     def __init__(self, ours: BinaryIO) -> None:
         self._ours = ours
@@ -221,11 +218,11 @@ class _Comparison:
         return self._same and not self._ours.read(1)
 
 
-def _opened(content: _Content) -> BinaryIO:
+def _open(content: _Content) -> BinaryIO:
     return BytesIO(content) if isinstance(content, bytes) else content.open("rb")
 
 
-def _require(found: Version | None, doing: str) -> Version:
-    if found is None:
-        raise FatalError(doing, "there is no such object", "It was deleted meanwhile; restart")
-    return found
+def _require(version: Version | None, doing: str) -> Version:
+    if version is None:
+        raise FatalError(doing, "the object does not exist", "It was deleted meanwhile; restart")
+    return version

@@ -1,4 +1,4 @@
-"""Conditional writes: a writer replaces only the version of an object that it has read. Tests if a store can."""
+"""Conditional writes: a writer replaces only the version of an object that it has read. Probes a store for them."""
 
 import contextlib
 import logging
@@ -26,7 +26,7 @@ class Whatever(Enum):
 
 WHATEVER_IS_THERE: Final = Whatever.IS_THERE
 
-# The version to replace: a known one, none (the object must not exist), or any.
+# The version to replace: this ETag, ``None`` (the object must not exist), or any version.
 Replaces = str | None | Literal[Whatever.IS_THERE]
 
 
@@ -54,8 +54,8 @@ class NoConditionsError(Exception):
 class ConditionalWriter(Generic[_Body]):
     """Writes an object only if its stored version is the expected one.
 
-    A lost answer is neither a failure nor another writer's version, and an SDK may send a request twice.
-    So after every answer but success the object is read: if it has our body, the write took place.
+    An answer may get lost after a success, and an SDK may send a request twice. Therefore, after every answer except
+    success, the writer reads the object: if it has our body, the write succeeded.
 
     ``_put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``_find`` reads an
     object and compares it with a body; ``None`` if it does not exist.
@@ -64,15 +64,15 @@ class ConditionalWriter(Generic[_Body]):
     _uri: str
     _put: Callable[[str, _Body, Replaces], Version]
     _find: Callable[[str, _Body], Seen | None]
-    _conditions: bool | None = None  # None: not tried; used until the store refuses them
+    _conditions: bool | None = None  # None: not probed; conditions are used until the store refuses them
 
     @property
     def has_conditions(self) -> bool:
-        """Whether the store itself refuses to replace another version than the named one."""
+        """Whether the store refuses to replace a version other than the expected one."""
         return self._conditions is not False
 
     def create(self, key: str, body: _Body) -> Version:
-        """Creates the object as ``ObjectStore.upload`` does. After a retryable error the caller's retry reads it."""
+        """Creates the object; see ``ObjectStore.upload``. After a retryable error, the caller's retry reads it."""
         if not self.has_conditions:
             return self._put(key, body, WHATEVER_IS_THERE)
         return self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)
@@ -83,23 +83,23 @@ class ConditionalWriter(Generic[_Body]):
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
         """Tries to replace an old version, and to create an existing object; a store with conditions refuses both.
 
-        Some stores implement one of the two conditions and silently ignore the other, or refuse to replace the very
-        version that they gave. Returns whether both hold; if not, ``write`` reads and checks from now on.
+        Some stores support one of the two conditions and silently ignore the other, or refuse to replace a version
+        that they have just returned. Returns whether both are supported; if not, ``write`` reads and checks first.
         """
         try:
-            gone = self._put_or_find(self._put, key, first, None, ChangedError).etag
-            self._put_or_find(self._put, key, second, gone, ChangedError)
-            hold = self._is_refused(key, first, gone) and self._is_refused(key, first, None)
+            replaced = self._put_or_find(self._put, key, first, None, ChangedError).etag
+            self._put_or_find(self._put, key, second, replaced, ChangedError)
+            has_both = self._is_refused(key, first, replaced) and self._is_refused(key, first, None)
         except (ChangedError, NoConditionsError):
-            hold = False
-        self.rely_on_conditions(hold)
-        if not hold:
+            has_both = False
+        self.rely_on_conditions(has_both)
+        if not has_both:
             self._warn()
-        return hold
+        return has_both
 
-    def rely_on_conditions(self, hold: bool) -> None:
-        """Takes the result of a probe; without conditions, each write reads and checks first."""
-        self._conditions = hold
+    def rely_on_conditions(self, has_conditions: bool) -> None:
+        """Notes the result of a probe; without conditions, each write reads and checks first."""
+        self._conditions = has_conditions
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
         try:
@@ -120,43 +120,43 @@ class ConditionalWriter(Generic[_Body]):
         try:
             return put(key, body, replaces)
         except in_doubt:
-            found = self._find(key, body)
-            if found is None or not found.is_ours:
+            seen = self._find(key, body)
+            if seen is None or not seen.is_ours:
                 raise
-            return found.version
+            return seen.version
 
     def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> Version:
         if self.has_conditions:
             try:
                 return self._put(key, body, replaces)
             except NoConditionsError as error:
-                if self._conditions:  # a proxy says so; the store has implemented them
+                if self._conditions:  # a proxy's answer, because the store supports conditions
                     cause = "the answer is that conditional writes are not implemented, and they were at the start"
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._conditions = False
                 self._warn()
-        found = self._find(key, body)
-        if (found.version.etag if found else None) != replaces:
+        seen = self._find(key, body)
+        if (seen.version.etag if seen else None) != replaces:
             raise changed(self._uri, key)
         return self._put(key, body, WHATEVER_IS_THERE)
 
     def _warn(self) -> None:
         logger.warning(
-            "%s knows no conditional writes. Objects are read and checked before they are written instead: "
-            "two writers in the same instant could overwrite each other. Let one replica write to a table",
+            "%s does not support conditional writes. The connector reads and checks each object before it writes it: "
+            "two writers at the same moment could overwrite each other. Let one replica write to a table",
             self._uri,
         )
 
 
 def changed(uri: str, key: str) -> ChangedError:
     """Returns the error of a refused conditional write."""
-    return ChangedError(f"{uri}/{key} is not the version that was to be replaced")
+    return ChangedError(f"the stored version of {uri}/{key} is not the expected one")
 
 
 def try_out(store: ObjectStore, prefix: str) -> None:
-    """Checks that the store writes, reads, lists and deletes objects, and honours conditions.
+    """Checks that the store writes, reads, lists and deletes objects, and probes its conditional writes.
 
-    A store without conditional requests is worked around from now on: see ``ObjectStore.probe_conditions``.
+    For a store without conditions, a workaround is used: see ``ObjectStore.probe_conditions``.
     """
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
@@ -164,14 +164,14 @@ def try_out(store: ObjectStore, prefix: str) -> None:
             first = store.write(key, _FIRST, replaces=None)
             second = store.write(key, _SECOND, replaces=first)
         except ChangedError:
-            raise _unlike_a_store(store, key, "its own versions are taken for somebody else's") from None
-        found = store.read(key)
-        if found is None or (found.body, found.etag) != (_SECOND, second):
-            raise _unlike_a_store(store, key, "what was written does not come back")
+            raise _inconsistent_store(store, key, "the object changed, though no other writer uses it") from None
+        content = store.read(key)
+        if content is None or (content.body, content.etag) != (_SECOND, second):
+            raise _inconsistent_store(store, key, "a read returned another version than the one just written")
         if not _is_listed(store, key):
-            raise _unlike_a_store(store, key, "it was written, and is not listed")
+            raise _inconsistent_store(store, key, "the object was written, and is not listed")
     if _is_listed(store, key):
-        raise _unlike_a_store(store, key, "it was deleted, and is listed still")
+        raise _inconsistent_store(store, key, "the object was deleted, and is still listed")
 
 
 @contextlib.contextmanager
@@ -188,9 +188,9 @@ def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
 
 
 def _is_listed(store: ObjectStore, key: str) -> bool:
-    return any(found.key == key for found in store.list(key))
+    return any(stored.key == key for stored in store.list(key))
 
 
-def _unlike_a_store(store: ObjectStore, key: str, cause: str) -> FatalError:
-    hint = "Exactly-once delivery needs a store that is consistent; check for a cache or proxy on the way to it"
-    return FatalError(f"trying out {store.uri}/{key}", cause, hint)
+def _inconsistent_store(store: ObjectStore, key: str, cause: str) -> FatalError:
+    hint = "Exactly-once delivery needs a consistent store; check for a cache or proxy in front of it"
+    return FatalError(f"testing {store.uri}/{key}", cause, hint)

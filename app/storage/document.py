@@ -1,4 +1,4 @@
-"""Compare-and-set: one object that several writers change, each only the version that it has read."""
+"""Compare-and-set: one object with several writers, each of which replaces only the version that it has read."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class NewerVersionError(UnreadableError):
 
 
 class SmallBody(bytearray):
-    """Takes the bytes of an object that is read as a whole; ``UnreadableError`` once they are too many."""
+    """Accepts the bytes of an object that is read at once; raises ``UnreadableError`` if there are too many."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -33,21 +33,21 @@ class SmallBody(bytearray):
     def write(self, data: bytes, /) -> int:
         self += data
         if len(self) > MOST_BYTES:
-            cause, hint = f"it has more than {MOST_BYTES:,} bytes", "Find out who has written it, and restore it"
+            cause, hint = f"it has more than {MOST_BYTES:,} bytes", "Find out who wrote the object, and restore it"
             raise UnreadableError(f"reading {self._where}", cause, hint)
         return len(data)
 
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[_D]):
-    """How documents of one kind are stored.
+    """The stored form of one kind of documents.
 
     Args:
-        what: names the kind in messages.
-        parse: raises ``ValueError`` if the body is damaged or of a newer release.
-        body: returns what is stored. No two versions may be alike, because stores name a version by its content.
-        remedy: what to do about one that cannot be parsed.
-        version: the newest one that this release reads.
+        what: The kind, for messages.
+        parse: Raises ``ValueError`` if the body is damaged or of a newer release.
+        body: Returns the body. All versions must differ, because a store's ETag may depend only on the content.
+        remedy: The hint for a document that cannot be parsed.
+        version: The newest version that this release reads.
     """
 
     what: str
@@ -69,30 +69,30 @@ class Document(Generic[_D]):
         self.current: _D | None = None
 
     def read(self) -> _D | None:
-        """Reads the stored version; ``None`` if there is none. ``UnreadableError`` if it cannot be parsed."""
-        found = self._store.read(self._key)
+        """Reads the stored version; ``None`` if there is none. Raises ``UnreadableError`` if it cannot be parsed."""
+        content = self._store.read(self._key)
         try:
-            self.current = self._form.parse(check_json(found.body)) if found else None
+            self.current = self._form.parse(check_json(content.body)) if content else None
         except (ValueError, RecursionError) as error:
             doing = f"reading {self._form.what} {self.where}"
-            if found and (version := _version_of(found.body)) > self._form.version:
+            if content and (version := _version_of(content.body)) > self._form.version:
                 cause = f"it has version {version}, and this release of the connector reads up to {self._form.version}"
                 raise NewerVersionError(doing, cause, "Run the release that wrote it, or a newer one") from None
             raise UnreadableError(doing, str(error), self._form.remedy) from None
-        self._etag = found.etag if found else None
+        self._etag = content.etag if content else None
         return self.current
 
     def write(self, document: _D) -> None:
         """Replaces the stored version, if it is the one last read or written here.
 
         Raises:
-            ChangedError: it is another one, or gone; also where an earlier write of ours got no answer.
+            ChangedError: The stored version differs or is missing, also because an earlier write received no answer.
         """
         self._etag = self._store.write(self._key, self._form.body(document), replaces=self._etag)
         self.current = document
 
     def write_first(self, document: _D) -> _D:
-        """Stores the first version, unless another writer is quicker; returns the one that is stored."""
+        """Stores the first version, unless another writer is quicker; returns the stored version."""
         try:
             self.write(document)
         except ChangedError:
@@ -103,12 +103,12 @@ class Document(Generic[_D]):
 
     def is_unchanged(self) -> bool:
         """Whether the stored version is the one last read or written here."""
-        found = self._store.read(self._key)
-        return (found.etag if found else None) == self._etag
+        content = self._store.read(self._key)
+        return (content.etag if content else None) == self._etag
 
 
 def _version_of(body: bytes) -> int:
-    """The version that the document names; 0 if it names none."""
+    """Returns the version that the document names; 0 if it names none."""
     with suppress(ValueError, RecursionError, TypeError, KeyError):
         return int(json.loads(body)["version"])
     return 0

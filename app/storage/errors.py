@@ -1,4 +1,4 @@
-"""How errors of stores become the connector's own: those of the file system, and the rules for refusals of each SDK."""
+"""Translates errors of stores into the connector's: errors of the file system, and rules for each SDK's refusals."""
 
 import errno
 from collections.abc import Iterator, Mapping
@@ -21,30 +21,30 @@ class Rule(NamedTuple):
 PASSES: Final = Rule(RetryableError)
 _BUSY: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
-_AWAY: Final = Rule(RetryableError, "Check that the disk or network share is there")
-_NO_RIGHT: Final = Rule(FatalError, "Give the user this process runs as the right to read and write there")
-_NO_FOLDER: Final = Rule(FatalError, "Move this file away: a folder must be there")
+_UNAVAILABLE: Final = Rule(RetryableError, "Check that the disk or network share is up")
+_NO_RIGHT: Final = Rule(FatalError, "Give the user of this process the right to read and write there")
+_NO_FOLDER: Final = Rule(FatalError, "Move this file: the connector needs a folder of this name")
 _OF_SYSTEM: Final = {
     # A network file system whose server restarts, a drive unmounted for a moment, a burst of open files. A soft NFS
-    # mount gives EIO after its time-out, and ESTALE once the server has lost its state.
-    errno.EAGAIN: _AWAY,
-    errno.EBUSY: _AWAY,
-    errno.EHOSTDOWN: _AWAY,
-    errno.EHOSTUNREACH: _AWAY,
-    errno.EIO: _AWAY,
-    errno.EMFILE: _AWAY,
-    errno.ENETDOWN: _AWAY,
-    errno.ENETUNREACH: _AWAY,
-    errno.ENFILE: _AWAY,
-    errno.ENOLCK: _AWAY,
-    errno.ENOTCONN: _AWAY,
-    errno.ESTALE: _AWAY,
-    errno.ETIMEDOUT: _AWAY,
+    # mount returns EIO after its time-out, and ESTALE once the server has lost its state.
+    errno.EAGAIN: _UNAVAILABLE,
+    errno.EBUSY: _UNAVAILABLE,
+    errno.EHOSTDOWN: _UNAVAILABLE,
+    errno.EHOSTUNREACH: _UNAVAILABLE,
+    errno.EIO: _UNAVAILABLE,
+    errno.EMFILE: _UNAVAILABLE,
+    errno.ENETDOWN: _UNAVAILABLE,
+    errno.ENETUNREACH: _UNAVAILABLE,
+    errno.ENFILE: _UNAVAILABLE,
+    errno.ENOLCK: _UNAVAILABLE,
+    errno.ENOTCONN: _UNAVAILABLE,
+    errno.ESTALE: _UNAVAILABLE,
+    errno.ETIMEDOUT: _UNAVAILABLE,
     errno.ENOSPC: Rule(RetryableError, "Free some space on that disk"),
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
     errno.ENOENT: Rule(
-        FatalError, "It was deleted meanwhile, or a variable names a wrong path; restart once it is there"
+        FatalError, "It was deleted meanwhile, or a variable contains a wrong path; restart once it exists"
     ),
     errno.EEXIST: _NO_FOLDER,
     errno.ENOTDIR: _NO_FOLDER,
@@ -65,7 +65,7 @@ def os_translated(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """The rules of one kind of store: ``passing`` statuses beside 408, 429 and 5xx; the 5xx that are ``lasting``."""
+    """The rules of one kind of store: retryable statuses (``passing``) besides 408, 429 and 5xx; ``lasting`` 5xx."""
 
     by_name: Mapping[str, Rule]
     passing: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ class ErrorRules:
     ) -> ConnectorError | None:
         """Returns the error for a refusal, or ``None`` without a rule. A retryable status counts before the name.
 
-        ``hint`` is for a rule without one; ``headers`` are found by names in lower case.
+        ``hint`` is for a rule without a hint; ``headers`` have names in lower case.
         """
         rule = self.by_name.get(name)
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in self.lasting

@@ -1,4 +1,4 @@
-"""Address and credentials of each kind of store. Imports no SDK: settings are read first."""
+"""Address and credentials of each kind of store. Imports no SDK, because settings are read first."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class S3Target:
-    """A bucket on AWS, or with ``endpoint_url`` on another S3 store. With ``may_create`` a missing one is created.
+    """A bucket on AWS, or with ``endpoint_url`` on another S3 store. ``may_create``: create a missing bucket.
 
-    Without ``access_key`` and ``secret_key``, boto3's default chain counts (environment, files, role).
+    Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role).
     """
 
     bucket: str
@@ -30,7 +30,7 @@ class S3Target:
 class GcsTarget:
     """A bucket of Google Cloud Storage.
 
-    ``credentials_json`` is the text of a service account's key; without it, Google's libraries take their default chain
+    ``credentials_json`` is the text of a service account's key; without it, Google's libraries use their default chain
     (a file, workload identity, the machine's own service account).
     """
 
@@ -46,8 +46,8 @@ class GcsTarget:
 class AzureTarget:
     """A container of Azure Blob Storage.
 
-    ``account`` is not needed where ``endpoint_url`` (the blob service, if not ``<account>.blob.core.windows.net``) or
-    ``connection_string`` has it. Without a key and ``sas_token``, an identity of this machine is used.
+    ``account`` is not needed if ``endpoint_url`` (the blob service, if not ``<account>.blob.core.windows.net``) or
+    ``connection_string`` contains it. Without ``key`` and ``sas_token``, an identity of this machine is used.
     """
 
     container: str
@@ -59,15 +59,12 @@ class AzureTarget:
 
     @property
     def uri(self) -> str:
-        """``az://container``; readers take the account from their own settings."""
+        """``az://container``; readers know the account from their own settings."""
         return f"az://{self.container}"
 
     @property
     def dfs_uri(self) -> str:
-        """``abfss://container@account.dfs.core.windows.net``, as Iceberg's metadata names it.
-
-        ``uri`` if the account is not known.
-        """
+        """``abfss://container@account.dfs.core.windows.net``, as in Iceberg's metadata; ``uri`` if it is unknown."""
         named = re.search(r"AccountName=([^;]+)", self.connection_string or "")
         account = self.account or (named[1] if named else None)
         return f"abfss://{self.container}@{account}.dfs.core.windows.net" if account else self.uri
@@ -81,7 +78,7 @@ class LocalTarget:
 
     @property
     def uri(self) -> str:
-        """``file:///folder``, as readers take it: not percent-encoded."""
+        """``file:///folder``, not percent-encoded, as readers expect it."""
         return f"file://{self.folder}"
 
 

@@ -313,8 +313,8 @@ a record is skipped at each start
 
 [app/storage/conditional.py: answers]
 an upload counts as stored where another object has its name
-- found is None or not found.is_ours
-+ found is None
+- seen is None or not seen.is_ours
++ seen is None
 a late upload overwrites a placeholder
 - self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)
 + self._put(key, body, WHATEVER_IS_THERE)

@@ -23,13 +23,13 @@ from app.storage.errors import os_translated
 logger = logging.getLogger(__name__)
 
 _NO_LINKS = (
-    "%s knows no hard links (%s), so a late upload may overwrite. Files of batches that were rolled back are deleted "
-    "repeatedly instead: their rows may be there twice for up to ten minutes after a crash"
+    "%s does not support hard links (%s), so a late upload may overwrite a file. The connector deletes files of rolled-"
+    "back batches repeatedly instead: their rows may be duplicated for up to ten minutes after a crash"
 )
-# Readers skip names with a leading dot, and globs look for .parquet at the end. Short, because the final name may
-# have the greatest length of the file system.
+# Readers skip names with a leading dot, and globs search for .parquet at the end. The name is short, because the final
+# name may have the greatest length of the file system.
 _UNFINISHED = ".upload-"
-_LOCK = f"{_UNFINISHED}lock"  # never deleted: two processes could then hold two files of this name
+_LOCK = f"{_UNFINISHED}lock"  # never deleted: otherwise two processes could lock two files of this name
 
 
 class LocalStore:
@@ -39,10 +39,10 @@ class LocalStore:
         self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
         self.uri = f"file://{self._root}"  # not percent-encoded: DuckDB does not decode the addresses of a catalog
         self.refuses_overwrites = True
-        self._links: set[str] = set()  # that were told
+        self._logged_links: set[str] = set()
 
     def connect(self, prefix: str) -> None:
-        """Creates a missing folder, and checks that it can be written and listed below the prefix."""
+        """Creates a missing folder, and checks that the connector can write and list it below the prefix."""
         with os_translated(f"connecting to {self.uri}"):
             folder = self._root / prefix
             _make_folder(folder)
@@ -52,8 +52,8 @@ class LocalStore:
             next(folder.iterdir(), None)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Finds out whether the file system has hard links: only linking never replaces a file."""
-        with os_translated(f"trying out {self.uri}/{prefix}"):
+        """Finds out whether the file system supports hard links: only linking never replaces a file."""
+        with os_translated(f"testing {self.uri}/{prefix}"):
             _make_folder(self._root / prefix)
             first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
             first.touch(exist_ok=False)
@@ -67,17 +67,17 @@ class LocalStore:
                 second.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Copies the file under the unused ``key``; it is written and synced under another name first."""
+        """Copies the file to the unused ``key``; writes and syncs it under another name first."""
         doing = f"uploading {self.uri}/{key}"
         with self._reaching(doing, key) as target:
             _make_folder(target.parent)
             with path.open("rb") as source:
                 try:
-                    # Where the file system has links, only if no other file has the name.
+                    # A link fails if another file has the name.
                     place = os.link if self.refuses_overwrites else os.replace
                     return _stored_object(key, _put_in_place(source, target, place))
                 except FileExistsError:
-                    with suppress(FileNotFoundError):  # a placeholder that was deleted meanwhile
+                    with suppress(FileNotFoundError):  # for a placeholder that was deleted meanwhile
                         if _etag_of_file(target) == _etag_of_file(path):
                             return _stored_object(key, target.stat())
                     raise changed(self.uri, key) from None
@@ -96,7 +96,7 @@ class LocalStore:
                 yield from self._files(folder + slash, prefix)
 
     def find(self, key: str) -> StoredObject | None:
-        """Finds the file by opening it: the listing of a network share may be out of date."""
+        """Opens the file, because the listing of a network share may be outdated."""
         with self._reaching(f"looking for {self.uri}/{key}", key) as path:
             try:
                 with path.open("rb") as file:
@@ -122,15 +122,15 @@ class LocalStore:
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Writes as ``ObjectStore.write`` does. A lock excludes other writers, also those on other machines."""
+        """See ``ObjectStore.write``. A lock excludes other writers, also on other machines."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
-            with (target.parent / _LOCK).open("ab") as lock:  # closed, also by the end of the process, it is released
+            with (target.parent / _LOCK).open("ab") as lock:  # closing it, or the end of the process, releases it
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                found = _etag_of_file(target) if target.is_file() else None
-                if found == _etag(body):  # an earlier attempt failed after renaming
+                stored = _etag_of_file(target) if target.is_file() else None
+                if stored == _etag(body):  # an earlier attempt failed after renaming
                     _sync_folder(target.parent)
-                elif found == replaces:
+                elif stored == replaces:
                     _put_in_place(BytesIO(body), target)
                 else:
                     raise changed(self.uri, key)
@@ -158,62 +158,63 @@ class LocalStore:
     def _reaching(self, doing: str, key: str) -> Iterator[Path]:
         """Yields the path of the key, and translates errors raised inside."""
         if not _stays_inside(key):
-            raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
+            cause = "the key is outside of the folder"
+            raise FatalError(doing, cause, "Check S3_PREFIX and TABLE_NAME for dots and slashes")
         with os_translated(doing):
             self._require_root(doing)
-            self._look_anew((self._root / key).parent)
+            self._refresh((self._root / key).parent)
             yield self._root / key
 
-    def _look_anew(self, folder: Path) -> None:
+    def _refresh(self, folder: Path) -> None:
         """Opens the folders on the path, outermost first.
 
-        An NFS client caches names, and their absence, for a minute; opening the folder makes it ask the server
-        ("close-to-open"). Else files of another replica, or its journal, might seem missing.
+        An NFS client caches names, and their absence, for a minute. When a folder is opened, the client queries the
+        server ("close-to-open"). Otherwise files or journals of another replica might seem missing.
         """
         if folder != self._root:
-            self._look_anew(folder.parent)
+            self._refresh(folder.parent)
         with suppress(OSError):  # the next step reports the error
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _require_root(self, doing: str) -> None:
         """Refuses a missing folder: an unmounted share must not look like an empty lake."""
         if not self._root.is_dir():
-            raise FatalError(doing, f"the folder {self._root} is gone", "Bring it back (is it mounted?) and restart")
+            raise FatalError(doing, f"the folder {self._root} is missing", "Restore it (is it mounted?) and restart")
 
     def _files(self, folder: str, prefix: str) -> Iterator[StoredObject]:
-        """Yields the files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile.
+        """Yields the files below ``folder`` (empty, or ending with a slash), without files deleted meanwhile.
 
-        Symbolic links in it are left out: they may lead to files of others.
+        Symbolic links are skipped, because they may lead to files that do not belong to the store.
         """
         try:
             with os.scandir(self._root / folder) as entries:
-                ordered = sorted(entries, key=_place_among_keys)
+                ordered = sorted(entries, key=_sort_key)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in ordered:
             key = folder + entry.name
             if entry.is_symlink():
-                if key not in self._links:
-                    logger.warning("%s/%s is a symbolic link: it is left out. Mount the folder there", self.uri, key)
-                self._links.add(key)
+                if key not in self._logged_links:
+                    logger.warning("%s/%s is a symbolic link: skipped. Mount the folder there instead", self.uri, key)
+                self._logged_links.add(key)
             elif entry.is_dir():
                 if f"{key}/".startswith(prefix):
                     yield from self._files(f"{key}/", prefix)
             elif key.startswith(prefix) and entry.is_file() and not entry.name.startswith(_UNFINISHED):
                 try:
-                    found = _stored_object(key, entry.stat())
+                    stored = _stored_object(key, entry.stat())
                 except FileNotFoundError:
                     continue
-                yield found
+                yield stored
 
 
 def _stays_inside(key: str) -> bool:
-    """Whether every component of the path names a file or folder of its own."""
+    """Whether every component of the path is the name of a file or folder."""
     return not {"", ".", ".."}.intersection(key.split("/"))
 
 
-def _place_among_keys(entry: os.DirEntry[str]) -> bytes:
-    """Returns the sort key for the order of whole keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
+def _sort_key(entry: os.DirEntry[str]) -> bytes:
+    """Returns the sort key for the order of complete keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
     return os.fsencode(f"{entry.name}/" if entry.is_dir() else entry.name)
 
 
@@ -240,7 +241,7 @@ def _etag_of_file(path: Path) -> str:
 
 
 def _put_in_place(source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = os.replace) -> os.stat_result:
-    """Writes and syncs the file under another name; ``place`` then gives it its own."""
+    """Writes and syncs the file under another name; ``place`` then links or moves it to ``target``."""
     unfinished = _unfinished_file_in(target.parent)
     try:
         with unfinished.open("xb") as writer:
@@ -261,7 +262,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot sync folders
             raise
     finally:
         os.close(descriptor)

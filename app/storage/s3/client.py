@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Limits:
     """Time-outs in seconds, tries of one request, and sizes of requests in bytes.
 
-    After ``attempts`` the pipeline logs the error and retries. A failed part of a large file is sent again, not the
-    whole file; below two parts a single request is cheaper, so files up to ``largest_single`` have one.
+    After ``attempts``, the pipeline logs the error and retries. For a large file, only a failed part is sent again.
+    Files up to ``largest_single`` are sent in a single request, which is cheaper.
     """
 
     connect_timeout: float = 10
@@ -39,9 +39,9 @@ LIMITS: Final = Limits()
 
 
 def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client":
-    """Makes a client that keeps so many connections.
+    """Creates a client that keeps so many connections.
 
-    Malformed keys, endpoint or region are a ``ConfigError``, a role without keys is a ``BotoCoreError``.
+    Raises ``ConfigError`` for malformed keys, endpoint or region, and ``BotoCoreError`` for a role without keys.
     """
     doing = f"connecting to {target.uri}"
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
@@ -86,10 +86,10 @@ def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
 
 
 def _session(target: S3Target) -> boto3.session.Session:
-    """Makes a session for the bucket's region, which the token service of a role uses too.
+    """Creates a session for the bucket's region, which a role's token service uses too.
 
-    botocore takes ``AWS_ENDPOINT_URL`` as the address of all services. Other stores have buckets and token service at
-    one address; AWS does not, so an address at AWS is left out.
+    botocore uses ``AWS_ENDPOINT_URL`` as the address of all services. Other stores have buckets and token service at
+    the same address. AWS does not, so an address at AWS is left out.
     """
     core = botocore.session.Session()
     if target.endpoint_url and is_aws_address(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):

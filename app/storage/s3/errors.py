@@ -1,4 +1,4 @@
-"""Translates errors of boto3 into the connector's own."""
+"""Translates errors of boto3 into the connector's."""
 
 import re
 from http import HTTPStatus
@@ -16,13 +16,13 @@ PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _ADDRESS_HINT = "Check S3_BUCKET, AWS_ENDPOINT_URL and AWS_REGION"
 _TLS_HINT = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-_SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
-_ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
+_SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the token issued with AWS_ACCESS_KEY_ID"
+_ROLE_HINT = "The keys of a role are renewed automatically; check the role if this continues"
 
-_BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL has the name of a bucket, as its path or a sub-domain: leave it out there"
+_BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL contains the name of a bucket, as its path or a sub-domain: remove it there"
 _RULES = ErrorRules(
     {
-        # The store is busy, or got a damaged request: a retry may succeed, as after a 5xx.
+        # The store is busy, or received a damaged request: a retry may succeed, as after a 5xx.
         "SlowDown": PASSES,
         "Throttling": PASSES,
         "ThrottlingException": PASSES,
@@ -39,7 +39,7 @@ _RULES = ErrorRules(
         "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
         "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
         # Also for a request signed before the machine slept: a new signature succeeds.
-        "RequestTimeTooSkewed": Rule(RetryableError, "Set this machine's clock (NTP): it is too far off the store's"),
+        "RequestTimeTooSkewed": Rule(RetryableError, "Set this machine's clock (NTP): it differs from the store's"),
         "XMinioStorageFull": Rule(RetryableError, "Free some space on the storage server"),
         "NoSuchBucket": Rule(
             MissingBucketError,
@@ -56,7 +56,7 @@ _RULES = ErrorRules(
 _WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed"}
 _REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
-# The rights whose names are not those of the operations.
+# The rights whose names differ from the operations' names.
 _RIGHTS = {
     "ListObjectsV2": "s3:ListBucket",
     "CreateMultipartUpload": "s3:PutObject",
@@ -68,9 +68,9 @@ _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 
 def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError | None:
-    """Returns the connector's error for one of boto3, ``None`` for any other.
+    """Returns the connector's error for an error of boto3, ``None`` for any other.
 
-    A missing right is named with the ``keys``, such as ``data/t/*``. Nothing renews a ``fixed_token`` of the settings.
+    The error of a missing right contains the ``keys``, such as ``data/t/*``. A ``fixed_token`` is never renewed.
     """
     if isinstance(error, boto.ClientError):
         return _from_answer(error, doing, bucket, keys, fixed_token=fixed_token)
@@ -79,7 +79,7 @@ def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_tok
             return RetryableError(doing, one_line(str(error)))
         return FatalError(doing, one_line(str(error)), _TLS_HINT)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
-        hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
+        hint = "Check AWS_ENDPOINT_URL, and that the network allows connections to the store"
         return RetryableError(doing, _reason(error), with_own_address(hint, str(error)))
     if isinstance(error, boto.IncompleteReadError | boto.FlexibleChecksumError | ResponseParserError | HTTPError):
         cause = f"the answer arrived damaged: {one_line(str(innermost(error)))}"
@@ -88,7 +88,7 @@ def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_tok
 
 
 def error_code(error: boto.ClientError) -> str:
-    """Returns the store's name for the error, ``NoSuchKey``; empty where the answer has none."""
+    """Returns the store's name for the error, such as ``NoSuchKey``; empty if the answer contains none."""
     return error.response.get("Error", {}).get("Code") or ""  # boto3 gives None for an empty element
 
 
@@ -110,22 +110,22 @@ def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
 
 def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError:
     """Translates errors that the store itself reported."""
-    said = error.response.get("Error", {})
+    details = error.response.get("Error", {})
     code, status = error_code(error), status_of(error)
-    message = one_line(said.get("Message") or "")
+    message = one_line(details.get("Message") or "")
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
-    # For an answer without an S3 error document, boto3 gives the HTTP status as the code.
+    # For an answer without an S3 error document, boto3 returns the HTTP status as the code.
     general_hint = PROXY_HINT if code.isdigit() else f"Look up {code} in the documentation of the store"
     if code == "ExpiredToken" and fixed_token:
         return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it again, then restart")
-    if known := _RULES.error(code, status, doing, cause, PROXY_HINT if code.isdigit() else "", headers):
-        return known
+    if refusal := _RULES.error(code, status, doing, cause, PROXY_HINT if code.isdigit() else "", headers):
+        return refusal
     if code in _WRONG_REGION or status in _REDIRECTS:
-        region = headers.get("x-amz-bucket-region") or str(said.get("Region", ""))
-        hint = f"The bucket lies in {region}: set AWS_REGION to that" if region else _ADDRESS_HINT
+        region = headers.get("x-amz-bucket-region") or str(details.get("Region", ""))
+        hint = f"The bucket is in {region}: set AWS_REGION={region}" if region else _ADDRESS_HINT
         return ConfigError(doing, cause, hint)
-    if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store has read a key in its place
+    if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store took the bucket for a key
         return ConfigError(doing, cause, _BUCKET_IN_ADDRESS)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         missing = _missing_right(error.operation_name, message, bucket, keys)
@@ -134,7 +134,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
 
 
 def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
-    """Names the missing right with its resource: by the answer, else derived from the operation."""
+    """Returns the missing right with its resource: from the answer, or derived from the operation."""
     if named := _NAMED_RIGHT.search(message):
         return named[1]
     right = _RIGHTS.get(operation, f"s3:{operation}")
@@ -142,10 +142,10 @@ def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
-    """Returns the network's message. botocore's own does not tell a refused connection from an unknown name."""
+    """Returns the network's message. botocore's own does not distinguish a refused connection from an unknown name."""
     if type(error) is boto.HTTPClientError:  # wraps any error, also one that quotes a header with a token
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
-    if isinstance(error, boto.ProxyConnectionError):  # hides a password only behind http:// and https://
+    if isinstance(error, boto.ProxyConnectionError):  # hides a password only after http:// and https://
         return re.sub(r'[^\s"]+@', "***@", one_line(str(error)))
     if isinstance(error, boto.EndpointConnectionError):
         return f"{one_line(str(error))}: {last_words(error.kwargs['error'])}"

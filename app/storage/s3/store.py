@@ -1,4 +1,4 @@
-"""Amazon S3 and every store that speaks its protocol, through boto3."""
+"""Amazon S3 and every store with its protocol, through boto3."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 _MOST_DELETED: Final = 1_000  # S3's limit for one request
 _MOST_PARTS: Final = 10_000  # S3's limit for one upload
-_PARTS_STAY = "%s. Parts of uploads that failed stay in the store, until a rule of the bucket removes them"
+_PARTS_STAY = "%s. Parts of failed uploads stay in the store until a lifecycle rule of the bucket deletes them"
 _NOT_IN_PARTS = (
-    "%s ignores conditions where an upload in parts is completed. Files of batches that were rolled back are deleted "
-    "repeatedly instead: their rows may be there twice for up to ten minutes after a crash"
+    "%s ignores conditions of multipart uploads. The connector deletes files of rolled-back batches repeatedly "
+    "instead: their rows may be duplicated for up to ten minutes after a crash"
 )
 
 
@@ -40,10 +40,10 @@ class S3Store(CloudStore):
     """One bucket.
 
     botocore addresses a custom endpoint in path style (``http://host/bucket/key``), and AWS in virtual-host style if
-    the bucket's name has no dots. An ``addressing_style`` in the AWS configuration overrides this.
+    the bucket's name contains no dots. An ``addressing_style`` in the AWS configuration overrides this.
 
-    Without ``sse`` the bucket decides on encryption. Without ``sse_kms_key_id``, ``aws:kms`` takes the account's own
-    key.
+    Without ``sse``, the bucket's setting decides on encryption. Without ``sse_kms_key_id``, ``aws:kms`` uses the
+    account's own key.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class S3Store(CloudStore):
         self._target = target
         self._bucket = target.bucket
         self._limits = limits
-        wanted = {"ServerSideEncryption": sse, "SSEKMSKeyId": sse_kms_key_id}
-        self._encryption: dict[str, Any] = {name: value for name, value in wanted.items() if value}
+        encryption = {"ServerSideEncryption": sse, "SSEKMSKeyId": sse_kms_key_id}
+        self._encryption: dict[str, Any] = {name: value for name, value in encryption.items() if value}
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
         if not self._target.may_create:
@@ -74,7 +74,7 @@ class S3Store(CloudStore):
         for page in paginator.paginate(
             Bucket=self._bucket, Prefix=prefix, PaginationConfig={"PageSize": size} if size else {}
         ):
-            # A web page must not look like an empty folder, nor one page of an old store like all of them.
+            # A web page must not look like an empty folder, nor an old store's first page like a complete listing.
             if "IsTruncated" not in page or (page["IsTruncated"] and "NextContinuationToken" not in page):
                 raise UnexpectedAnswerError("the answer is not the listing of a bucket")
             yield [StoredObject(item["Key"], item["Size"], item["LastModified"]) for item in page.get("Contents", [])]
@@ -87,7 +87,7 @@ class S3Store(CloudStore):
                 span = f"bytes={start}-{start + length - 1}"
                 answer = self._client.get_object(Bucket=self._bucket, Key=key, Range=span)
         except ClientError as error:
-            if self._says_nothing_is_there(error, key):
+            if self._is_missing(error, key):
                 return None
             raise
         version = _version(answer)
@@ -96,15 +96,15 @@ class S3Store(CloudStore):
                 into.write(chunk)
         return version
 
-    def _says_nothing_is_there(self, error: ClientError, key: str) -> bool:
-        """Whether there is no object. Without the right to list the whole bucket S3 says 403 instead of 404."""
+    def _is_missing(self, error: ClientError, key: str) -> bool:
+        """Whether there is no object. Without the right to list the complete bucket, S3 answers 403 instead of 404."""
         if error_code(error) == "AccessDenied":
             with suppress(FatalError), self._named("listing", key):  # this thread has a connection
                 return not any(each.key == key for page in self._pages(key) for each in page)
         return error_code(error) == "NoSuchKey"
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        with self._condition_heeded(key, replaces):
+        with self._checking_condition(key, replaces):
             if size > self._limits.largest_single:
                 return self._send_in_parts(key, body, size, replaces)
             answer = self._client.put_object(
@@ -142,31 +142,31 @@ class S3Store(CloudStore):
                 Bucket=self._bucket, Key=key, UploadId=upload, PartNumber=number, Body=chunk
             )
             part: CompletedPartTypeDef = {"PartNumber": number, "ETag": _field(answer, "ETag")}
-            if "ChecksumCRC32" in answer:  # a checksum added by boto3 must be repeated on completion
+            if "ChecksumCRC32" in answer:  # the completion must repeat a checksum that boto3 added
                 part["ChecksumCRC32"] = answer["ChecksumCRC32"]
             parts.append(part)
         return parts
 
     def _abort(self, key: str, upload: str) -> None:
-        """Aborts an upload in parts; its own errors are not raised, because an earlier error matters more."""
+        """Aborts a multipart upload; does not raise errors, because an earlier error matters more."""
         try:
-            # Where there is none, it was completed, and the answer was lost.
-            with self._named("giving up the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
+            # A missing upload was completed, and the answer was lost.
+            with self._named("aborting the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except ConnectorError as error:
             logger.warning(_PARTS_STAY, error)
 
     def _probe(self, key: str) -> bool:
-        hold = super()._probe(key)
-        hold_in_parts = self._refuses_parts(key)
-        if hold and not hold_in_parts:
+        has_conditions = super()._probe(key)
+        has_them_in_parts = self._refuses_parts(key)
+        if has_conditions and not has_them_in_parts:
             logger.warning(_NOT_IN_PARTS, self.uri)
-        return hold and hold_in_parts
+        return has_conditions and has_them_in_parts
 
     def _refuses_parts(self, key: str) -> bool:
-        """Tries an upload in parts and aborts it: parts of failed uploads would stay and cost money."""
+        """Tries a multipart upload and aborts it: parts of failed uploads would stay and cost money."""
         try:
-            with self._doing("uploading in parts to", key), self._condition_heeded(key, None):
+            with self._doing("uploading in parts to", key), self._checking_condition(key, None):
                 self._send_in_parts(key, BytesIO(b"{}"), 2, None)
         except (ChangedError, NoConditionsError) as refused:
             return isinstance(refused, ChangedError)
@@ -178,12 +178,12 @@ class S3Store(CloudStore):
         except self._client.exceptions.NoSuchKey:  # AWS answers 204 here, other stores may not
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        # A web page comes with status 200; few stores answer it to a deletion.
+        # A web page has status 200; few stores answer a deletion with it.
         if status != HTTPStatus.NO_CONTENT and any(each.key == key for page in self._pages(key) for each in page):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Deletes objects, a thousand in a request; one by one what a store refuses to delete so."""
+        """Deletes objects, a thousand per request; objects that the store refuses there are deleted one by one."""
         for first in range(0, len(keys), _MOST_DELETED):
             portion = refused = keys[first : first + _MOST_DELETED]
             with self._doing("deleting objects of"), suppress(ClientError):
@@ -196,23 +196,23 @@ class S3Store(CloudStore):
 
     @cached_property
     def _client(self) -> "S3Client":
-        """Makes the client at the first use: boto3 then asks for a role's keys, which may need a retry."""
+        """The client, created at the first use: boto3 then requests a role's keys, which may need a retry."""
         return new_client(self._target, self._connections, self._limits)
 
     def _translate(self, error: Exception, doing: str, key: str, /) -> None:
-        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # to name in a missing right
+        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # for the message of a missing right
         fixed_token = self._target.session_token is not None
-        if known := translate(error, doing, self._bucket, keys, fixed_token=fixed_token):
-            raise known from error
+        if translated := translate(error, doing, self._bucket, keys, fixed_token=fixed_token):
+            raise translated from error
 
     @contextmanager
-    def _condition_heeded(self, key: str, replaces: Replaces) -> Iterator[None]:
+    def _checking_condition(self, key: str, replaces: Replaces) -> Iterator[None]:
         try:
             yield
         except ClientError as error:
             if replaces is WHATEVER_IS_THERE:
                 raise
-            # ``If-Match`` on an object that is gone gives "no such key".
+            # ``If-Match`` on a missing object returns "no such key".
             if status_of(error) == HTTPStatus.PRECONDITION_FAILED or error_code(error) == "NoSuchKey":
                 raise changed(self.uri, key) from error
             if status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
@@ -227,7 +227,7 @@ def _condition(replaces: Replaces) -> dict[str, Any]:
 
 
 def _version(answer: Mapping[str, Any]) -> Version:
-    """Returns the version in the answer, with the store's time where the answer has one, else ours."""
+    """Returns the version in the answer, with the store's time, or this machine's if the answer contains none."""
     try:
         at = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")).astimezone(UTC)
     except ValueError:
@@ -236,7 +236,7 @@ def _version(answer: Mapping[str, Any]) -> Version:
 
 
 def _field(answer: Mapping[str, Any], name: str) -> str:
-    """Returns a field of every S3 answer of this kind, missing in a web page."""
+    """Returns a field that every S3 answer of this kind contains; a web page does not."""
     if name not in answer:
-        raise UnexpectedAnswerError(f"the answer has no {name}, so it is not that of a store")
+        raise UnexpectedAnswerError(f"the answer has no {name}, so it is not from a store")
     return str(answer[name])

@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.mark.parametrize("key", ["../f", "t/../../f", "/etc/f", "t//f", "t/./f", "", "t/"])
 def test_a_key_that_leaves_the_folder_is_refused(store: LocalStore, tmp_path: Path, file: Path, key: str) -> None:
-    with pytest.raises(FatalError, match="the key leaves the folder"):
+    with pytest.raises(FatalError, match="the key is outside of the folder"):
         store.upload(file, key)
 
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["lake", "source.parquet"]
@@ -148,7 +148,7 @@ def test_a_folder_that_may_not_be_written_is_fatal_and_says_whose_right_is_missi
 @pytest.mark.parametrize(
     ("number", "hint"),
     [
-        *((each, "Check that the disk or network share is there") for each in (errno.EIO, errno.ESTALE, errno.EBUSY)),
+        *((each, "Check that the disk or network share is up") for each in (errno.EIO, errno.ESTALE, errno.EBUSY)),
         (errno.ENOSPC, "Free some space on that disk"),
     ],
 )

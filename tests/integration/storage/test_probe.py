@@ -77,11 +77,11 @@ class _Refusing(_Strange):
 @pytest.mark.parametrize(
     ("strange", "cause", "left"),
     [
-        (_Forgetful, "what was written does not come back", 0),
-        (_Stale, "what was written does not come back", 0),
-        (_Anxious, "its own versions are taken for somebody else's", 0),
-        (_Unlisted, "it was written, and is not listed", 0),
-        (_Undead, "it was deleted, and is listed still", 1),
+        (_Forgetful, "a read returned another version", 0),
+        (_Stale, "a read returned another version", 0),
+        (_Anxious, "the object changed, though no other writer uses it", 0),
+        (_Unlisted, "the object was written, and is not listed", 0),
+        (_Undead, "the object was deleted, and is still listed", 1),
         (_Refusing, "Allow s3:PutObject", 1),
     ],
 )

@@ -171,4 +171,4 @@ def test_what_may_not_be_given_up_is_told_at_the_start_and_later(
 
     for told in (at_the_start, caplog.text):
         assert f"Allow s3:AbortMultipartUpload on arn:aws:s3:::{bucket}/" in told
-        assert "Parts of uploads that failed stay in the store" in told
+        assert "Parts of failed uploads stay in the store" in told

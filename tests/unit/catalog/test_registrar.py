@@ -160,7 +160,7 @@ def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() 
     with pytest.raises(RestartError, match="partitioned by place"):
         registrar(MemoryCatalog(replace(there, partition_spec=("place",)))).prepare(has_batch=False)
     registering = registrar(MemoryCatalog(there))
-    with pytest.raises(RestartError, match=r"meanwhile another writer has made it, partitioned by place, day\(at\)"):
+    with pytest.raises(RestartError, match=r"meanwhile another writer has created it, partitioned by place, day\(at\)"):
         registering.prepare()
     registering.prepare(has_batch=False)
     assert [each.name for each in registering.computed()] == ["at_day"]

@@ -130,7 +130,7 @@ class TestConditionalWrites:
     def test_an_object_beyond_all_size_is_not_read(self, say: Dialect) -> None:
         with say.at(say.holds(b" " * (33 << 20))) as store, pytest.raises(UnreadableError) as caught:
             store.read(KEY)
-        assert f"{KEY}: it has more than 33,554,432 bytes. Find out who has written it" in str(caught.value)
+        assert f"{KEY}: it has more than 33,554,432 bytes. Find out who wrote the object" in str(caught.value)
 
     def test_a_version_that_is_gone_is_told(self, say: Dialect) -> None:
         for found in others(say):

@@ -110,7 +110,7 @@ def test_an_address_that_has_the_bucket_already_is_told() -> None:
     """The store takes the bucket's name for a key."""
     with (
         CannedServer(refusal(404, "NoSuchKey")) as server,
-        pytest.raises(ConfigError, match="AWS_ENDPOINT_URL has the"),
+        pytest.raises(ConfigError, match="AWS_ENDPOINT_URL contains the"),
     ):
         s3_store(server.url).connect("data/")
 

@@ -39,7 +39,7 @@ class TestWithoutConditions:
         assert server.methods == ["PUT", "GET", "PUT", "GET", "PUT"]
         assert server.requests[-1].conditions == {}
         (warning,) = caplog.messages
-        assert "s3://lake knows no conditional writes" in warning
+        assert "s3://lake does not support conditional writes" in warning
 
     @pytest.mark.parametrize("found", [holds(b"theirs", '"3"'), MISSING])
     def test_what_others_wrote_is_kept(self, found: Answer) -> None:
