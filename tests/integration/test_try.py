@@ -324,7 +324,7 @@ def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path, try_here: He
 @pytest.mark.parametrize(
     ("arguments", "settings", "message"),
     [
-        ([], AVRO, "reading standard input: it is no whole Avro file"),
+        ([], AVRO, "reading standard input: it is not a complete Avro file"),
         (["--envelope"], AVRO, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro, and omit --envelope"),
         ([], {}, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro"),
     ],
