@@ -269,8 +269,8 @@ the library appends to an Iceberg table again without a look
 
 [app/parts/iceberg/rewrite.py: iceberg_rewrite]
 files that somebody has changed are replaced by merged ones of an Iceberg table
-- all(((task := live.get(its.task.file.file_path)) and (not task.delete_files) for its in each.inputs))
-+ any(((task := live.get(its.task.file.file_path)) and (not task.delete_files) for its in each.inputs))
+- all(map(is_unchanged, merge.inputs))
++ any(map(is_unchanged, merge.inputs))
 files of deletes of an Iceberg table are told to be of no use
 - table.inspect.all_files
 + table.inspect.all_data_files

@@ -1,8 +1,8 @@
-"""Reads many Avro datums at once: puts them unread into an Avro container, which Polars reads into columns.
+"""Reads many Avro datums at a time: puts their bytes into an Avro container, which Polars reads into columns.
 
-The container has a schema of its own, with which Polars reads the same bytes. Whole numbers of all kinds become
-``long``, because Polars cuts an ``int`` off. The symbols of an enum become their numbers, because Polars panics where
-they may be null. A boolean becomes one byte. The columns are then converted with Arrow.
+The container has a different schema, with which Polars reads the same bytes. All whole numbers become ``long``, because
+Polars truncates an ``int``. The symbols of an enum become their numbers, because Polars panics if they may be null. A
+boolean becomes one byte. Then Arrow converts the columns.
 """
 
 import io
@@ -24,7 +24,7 @@ from app.convert.scalars import UNZONED, ZONED
 from app.parts.avro.avro_fit import Node
 from app.table.type_names import MAX_DIGITS
 
-# Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.
+# The prefix of logical types that follow our rules: fastavro's readers raise errors, and round decimals.
 OURS = "lake-"
 _SYNC = bytes(16)
 _MARK_BYTES = 12
@@ -37,7 +37,7 @@ _Convert = Callable[[pa.Array], pa.Array]
 
 
 class NotReadError(ValueError):
-    """Some of the datums, or all with this schema, must be read one by one."""
+    """Some datums, or all datums with this schema, must be read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class _Reader:
     """Reads values of a node.
 
     Attributes:
-        kind: the type in the container.
-        least: bytes that each value has at the least.
-        scalars: cells that each value becomes, without elements of lists.
-        cells_of_a_byte: cells that each byte can become, in lists.
+        kind: Type in the container.
+        least: Minimum number of bytes of a value.
+        scalars: Cells of each value, without elements of lists.
+        cells_of_a_byte: Maximum number of cells per byte in lists.
     """
 
     kind: Node
@@ -60,20 +60,20 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Reads datums of one schema, which is that of a record."""
+    """Reads datums of a record's schema."""
 
     names: Sequence[str]
     _header: bytes
     _readers: Sequence[_Reader]
 
     def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
-        """Reads the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
+        """Read the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
 
         Raises:
             NotReadError: a datum was not written with this schema, or has a value that this reader cannot convert.
         """
-        # Behind each datum stand bytes that no producer can know. So a datum that is too short or too long is noticed:
-        # the next one would be read from another byte on. They are small numbers: Polars panics on long texts.
+        # After each datum come bytes that no producer can know. They reveal a datum that is too short or too long,
+        # because the next one would begin at another byte. They are small numbers, as Polars panics on long texts.
         mark = bytes(byte & _SMALL for byte in os.urandom(_MARK_BYTES))
         body = mark.join([*datums, b""])
         scalars = sum(reader.scalars for reader in self._readers)
@@ -93,7 +93,7 @@ class ColumnReader:
 
 
 def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
-    """Returns the reader for a schema, which may name others; ``None`` if Polars cannot read it."""
+    """Return the reader for a schema, which may refer to named ones; ``None`` if Polars cannot read it."""
     if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
         return None
     of_nodes = _Readers(named)
@@ -114,7 +114,7 @@ def _fields(kinds: Iterable[Node]) -> list[Node]:
 
 
 class _Readers:
-    """Makes the readers of the nodes of a schema, which may name these others."""
+    """Creates the readers of the nodes of a schema, which may refer to the named schemas."""
 
     def __init__(self, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -122,7 +122,7 @@ class _Readers:
         self._names = map("n{}".format, itertools.count())
 
     def reader(self, node: Node, depth: int) -> _Reader:
-        if depth > MAX_DEPTH:  # as a recursive record would be
+        if depth > MAX_DEPTH:  # a recursive record, for example
             raise NotReadError
         if isinstance(node, list):
             return self._optional(node, depth)
@@ -133,13 +133,13 @@ class _Readers:
         if node["type"] == "array":
             return _list(self.reader(node["items"], depth + 1))
         self._scalars += 1
-        if self._scalars > MAX_SCALARS:  # a few names that name each other twice could be endless fields
+        if self._scalars > MAX_SCALARS:  # a few names that refer to each other twice could become endless fields
             raise NotReadError
         return _scalar(node, next(self._names))
 
     def _optional(self, union: list[Node], depth: int) -> _Reader:
         others = [each for each in union if each not in ("null", {"type": "null"})]
-        if len(union) != 2 or len(others) != 1:  # noqa: PLR2004 - null and another one
+        if len(union) != 2 or len(others) != 1:  # noqa: PLR2004 - null and another type
             raise NotReadError
         reader = self.reader(others[0], depth)
         return replace(reader, kind=[reader.kind if each is others[0] else "null" for each in union], least=1)
@@ -178,14 +178,14 @@ def _scalar(node: Node, name: str) -> _Reader:
         return _Reader(_BYTE | {"name": name}, _booleans)
     if logical in _LOGICAL:
         return _Reader("long", _LOGICAL[logical])
-    if node.get("size") == 0:  # an array could have endless elements
+    if node.get("size") == 0:  # an array could contain endless elements
         raise NotReadError
     if logical == "decimal":
         return _decimal(node, name)
     if kind == "fixed":
         of_fixed = _uuids if logical == "uuid" else _as(pa.binary())
         size = node["size"]
-        # A null one takes as much memory.
+        # A null needs the same memory.
         return _Reader({"type": "fixed", "size": size, "name": name}, of_fixed, size, max(1, size // _CELL_BYTES))
     if kind not in _PLAIN:
         raise NotReadError
@@ -208,10 +208,10 @@ def _as(kind: pa.DataType) -> _Convert:
 
 
 def _booleans(array: pa.Array) -> pa.Array:
-    found = pc.equal(array, b"\1")
-    if not pc.all(pc.or_(found, pc.equal(array, b"\0"))).as_py():
+    is_true = pc.equal(array, b"\1")
+    if not pc.all(pc.or_(is_true, pc.equal(array, b"\0"))).as_py():
         raise NotReadError
-    return found
+    return is_true
 
 
 def _uuids(array: pa.Array) -> pa.Array:
@@ -219,14 +219,14 @@ def _uuids(array: pa.Array) -> pa.Array:
 
 
 def _within(array: pa.Array, first: int | Decimal, last: int | Decimal) -> pa.Array:
-    found = pc.min_max(array).as_py()
-    if found["min"] is not None and not (first <= found["min"] and found["max"] <= last):
+    bounds = pc.min_max(array).as_py()
+    if bounds["min"] is not None and not (first <= bounds["min"] and bounds["max"] <= last):
         raise NotReadError
     return array
 
 
 def _times(micros: int) -> _Convert:
-    """Converts to text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
+    """Convert to the text of ``time.isoformat()``, because Spark writes no time of day to Parquet."""
 
     def convert(array: pa.Array) -> pa.Array:
         numbers = pc.multiply(_within(array, 0, DAY_MICROS // micros - 1), micros)

@@ -1,4 +1,4 @@
-"""Reads the records of an Avro file, as a topic would have them: each behind the id of its schema."""
+"""Reads the records of an Avro file in the form of messages: each after the id of its schema."""
 
 import json
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ class AvroFile:
             self._schema = RegisteredSchema("AVRO", str(blocks.metadata["avro.schema"]), ())
             plain = fastavro.parse_schema(_without_logical_types(json.loads(self._schema.text)))
             self.values = [_PREFIX + datum for block in blocks for datum in _datums(block, plain)]
-        except Exception as error:  # of many kinds: the file may be cut, or have a codec that is not installed
-            raise ValueError(f"it is no whole Avro file: {error!r}") from error
+        except Exception as error:  # the file may be truncated, for example, or its codec is not installed
+            raise ValueError(f"it is not a complete Avro file: {error!r}") from error
 
     def find(self, _: SchemaId) -> RegisteredSchema:
-        """The schema of the file, in place of a schema registry."""
+        """Return the schema of the file, in place of a schema registry."""
         return self._schema
 
 

@@ -1,7 +1,7 @@
-"""Whether a datum fits its Avro schema, before values are made of it.
+"""Checks that a datum fits its Avro schema, before fastavro decodes it.
 
-fastavro's compiled reader ends the process where a datum is nested too deeply. It makes gigabytes of some short ones,
-and takes a negative number of a branch or symbol for a place from the end.
+fastavro's compiled reader crashes the process if a datum is nested too deeply. It decodes some short datums to
+gigabytes, and reads a negative number of a branch or symbol as an index from the end.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,16 +9,16 @@ from typing import Any
 
 from app.convert.bounds import MOST_OBJECTS
 
-Node = Any  # of a schema, as JSON has it: str | list[Node] | dict[str, Node]
+Node = Any  # a node of a schema in JSON: str | list[Node] | dict[str, Node]
 
-_CELLS_OF_A_BYTE = 16  # at the most: items of an array may take no byte at all
+_CELLS_OF_A_BYTE = 16  # maximum, because items of an array may need no bytes
 _LEAST_CELLS = 100
 _CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # when empty
 _LONGEST_NUMBER = 70  # bits, of ten bytes
 
 
 class _Datum:
-    """A datum, and how far it is checked."""
+    """A datum, and the position up to which it is checked."""
 
     __slots__ = ("_at", "_cells_left", "_data")
 
@@ -33,7 +33,7 @@ class _Datum:
 
     def skip(self, size: int) -> None:
         if not 0 <= size <= self.left:
-            raise ValueError(f"{self.left:,} bytes are left for one of {size:,}")
+            raise ValueError(f"{self.left:,} bytes are left for a value of {size:,}")
         self._at += size
 
     def skip_sized(self) -> None:
@@ -67,16 +67,16 @@ _Fit = Callable[[_Datum], object]
 
 
 class DatumCheck:
-    """Checks datums of one schema, as fastavro has parsed it."""
+    """Checks datums of one schema that fastavro has parsed."""
 
     def __init__(self, schema: Node, named: Mapping[str, Node]) -> None:
         self._named = named
-        self._made: dict[str, _Fit] = {}
+        self._fits_by_name: dict[str, _Fit] = {}
         self._least_cells = _LEAST_CELLS
         self._fit = self._fit_of(schema)
 
     def __call__(self, data: bytes) -> None:
-        """Raises an error if the datum was not written with this schema, or is too much to be read."""
+        """Raise an error if the datum was not written with this schema, or is too large to decode."""
         datum = _Datum(data, self._least_cells)
         self._fit(datum)
         if datum.left:
@@ -87,7 +87,7 @@ class DatumCheck:
         if isinstance(node, list):
             return _numbered([self._fit_of(each) for each in node])
         if isinstance(node, str):
-            return _PRIMITIVES.get(node) or self._made.get(node) or self._fit_of(self._named[node])
+            return _PRIMITIVES.get(node) or self._fits_by_name.get(node) or self._fit_of(self._named[node])
         match node["type"]:
             case "record":
                 return self._record(node)
@@ -108,7 +108,7 @@ class DatumCheck:
             for field in fields:
                 field(datum)
 
-        self._made[node["name"]] = fit  # before its fields, which may name it
+        self._fits_by_name[node["name"]] = fit  # before the fields, which may refer to it
         fields += [self._fit_of(each["type"]) for each in node["fields"]]
         return fit
 
@@ -117,7 +117,7 @@ def _numbered(branches: list[_Fit]) -> _Fit:
     def fit(datum: _Datum) -> None:
         number = datum.number()
         if not 0 <= number < len(branches):
-            raise ValueError(f"{number} is no number of a branch or symbol")
+            raise ValueError(f"{number} is not the number of a branch or symbol")
         branches[number](datum)
 
     return fit

@@ -1,9 +1,9 @@
-"""Reads messages in Avro whose schemas are in a registry: one by one with fastavro, and many at once with Polars.
+"""Reads Avro messages whose schemas are in a registry: one by one with fastavro, or many at a time with Polars.
 
-Polars panics on some schemas and refuses others. So the schema decides which way is possible, see ``columns_of``.
+Polars panics on some schemas and refuses others, so the schema decides which way is possible, see ``columns_of``.
 
-Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, is read by
-the first way, as ``OutOfRange``.
+Both ways return equal values. Only fastavro reads numbers that their logical type cannot show, such as a date after the
+year 9999, as ``OutOfRange``.
 """
 
 import io
@@ -35,10 +35,10 @@ _KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
 
 
 class AvroSchema:
-    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot.
+    """A writer's schema. ``columns`` reads many datums at a time; it is ``None`` if Polars cannot read them.
 
     Raises:
-        ValueError: it is no schema of Avro, or no datum can be read safely with it.
+        ValueError: it is not an Avro schema, or datums cannot be read safely with it.
     """
 
     def __init__(self, registered: RegisteredSchema) -> None:
@@ -48,11 +48,11 @@ class AvroSchema:
                 self._parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
             self.columns = columns_of(self._parsed, named)
             self._check = DatumCheck(self._parsed, named)
-        except Exception as error:  # of many kinds, for a schema may have any form
+        except Exception as error:  # of any class, because a schema may have any form
             raise ValueError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
 
     def read(self, datum: bytes) -> Any:
-        """Decodes a datum; ``ValueError`` if it was not written with this schema."""
+        """Decode a datum. Raise ``ValueError`` if it was not written with this schema."""
         try:
             self._check(datum)
             return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)
@@ -61,7 +61,7 @@ class AvroSchema:
 
 
 def _cleaned(node: Node) -> Node:
-    """Removes what only other readers need (defaults may be of a wrong type), and gives logical types our names."""
+    """Remove attributes that the reader does not need, such as wrong defaults, and rename logical types."""
     if isinstance(node, str):
         return node
     if isinstance(node, list):
@@ -80,7 +80,7 @@ def _cleaned(node: Node) -> Node:
 
 
 def _changes_the_value(node: Mapping[str, Any]) -> bool:
-    """Whether a node has a logical type that is read; an invalid one has no effect, as Avro has it."""
+    """Whether a node has a supported logical type. In Avro, an invalid logical type has no effect."""
     precision, scale = node.get("precision"), node.get("scale", 0)
     match logical := node.get("logicalType"):
         case "uuid" if node.get("size") != _SIZE_OF_UUID:
@@ -108,7 +108,7 @@ def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
 
 
 _Reader = Callable[[Any, Any, Any], Any]
-# Nanoseconds stay whole numbers: the table has microseconds, and nothing is cut off. A UUID in text is text.
+# Nanoseconds stay whole numbers, because the table has microseconds, and nothing is truncated. A UUID in text is text.
 _READERS: Mapping[str, _Reader] = {
     "int-date": lambda value, _, __: _date(value),
     "int-time-millis": lambda value, _, __: _time(value, 1_000),

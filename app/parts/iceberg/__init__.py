@@ -1,11 +1,11 @@
-"""An Iceberg table instead of the catalog of Quix: pyiceberg commits what Spark has written.
+"""An Iceberg table instead of the catalog of Quix: pyiceberg commits the files that Spark has written.
 
-table           the table in its catalog: created, widened, and appended to once for each batch
-table_metadata  how far topic-partitions are, and which snapshots may go
-store_io        pyiceberg's metadata files through the connector's own store
+table           creates the table in its catalog, adds columns, and appends once for each batch
+table_metadata  calculates how far topic-partitions are, and which snapshots expire
+store_io        reads and writes pyiceberg's metadata files through the connector's store
 
-Before all that loads ``pyiceberg.catalog``, it has pyiceberg read no file in the home or in the working directory: it
-could name code to load.
+This module loads before ``pyiceberg.catalog``. It stops pyiceberg from reading a configuration file in the home or the
+working directory, because that file could name code to load.
 """
 
 import os

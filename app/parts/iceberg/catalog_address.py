@@ -1,4 +1,4 @@
-"""Address and login of an Iceberg catalog, and the table in it, by the settings; and which of these it refuses."""
+"""Reads address and login of an Iceberg catalog, and its table, from the settings, and refuses wrong settings."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from app.http_headers import fits_header
 from app.storage.targets import AzureTarget
 
-_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
+_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables that the library reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class IcebergTarget:
     """A table in an Iceberg catalog.
 
     Args:
-        url: for messages.
-        properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
-        address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
-        namespace: of the table; levels are separated by dots.
-        group: whose marks say how far the table is.
-        keep_days: older snapshots are expired.
-        transforms: partitions of a new table that are no columns: in the words of Iceberg, with the column and its type
-            as far as the settings tell it.
+        url: Address for messages.
+        properties: pyiceberg's properties of the catalog. Variables ``PYICEBERG_CATALOG__DEFAULT__…`` override them.
+        address: The store's address in Iceberg's metadata, e.g. ``s3://bucket``.
+        namespace: The table's namespace, with dots between levels.
+        group: The consumer group whose marks say how far the table is.
+        keep_days: Age in days at which snapshots expire.
+        transforms: Partitions of a new table that are not columns: Iceberg's transform, the column, and its type if the
+            settings contain it.
     """
 
     url: str

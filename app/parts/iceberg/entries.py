@@ -1,8 +1,7 @@
-"""What a commit to an Iceberg table says of data files, by which of its columns their names mean.
+"""Creates the manifest entries of data files for a commit to an Iceberg table.
 
-Files have no field ids, so the table's name mapping says which column a name means. An engine that renames a column
-adds its new name to the mapping, and one that drops a column leaves its names there. New files have the first name of
-each column.
+Files have no field ids, so the table's name mapping assigns names to columns. If an engine renames a column, the
+mapping contains the old and the new name. If an engine drops a column, its names stay. New files use the first name.
 """
 
 import logging
@@ -36,7 +35,7 @@ _Plan = tuple[dict[int, iceberg_arrow.StatisticsCollector], dict[str, int]]
 
 
 def mapping_of(metadata: TableMetadata) -> NameMapping:
-    """Returns the table's name mapping, with the columns that are not in it: not every engine adds those."""
+    """Return the table's name mapping with all columns, because some engines do not add new columns to it."""
     mapping = metadata.name_mapping() or NameMapping([])
     names = {name for each in mapping for name in each.names}
     new = {field.field_id: field for field in metadata.schema().fields if field.name not in names}
@@ -45,7 +44,7 @@ def mapping_of(metadata: TableMetadata) -> NameMapping:
 
 
 def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
-    """Returns the column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
+    """Return the column of files for each name; ``None`` for a dropped column, and for the name of only a partition."""
     schema, mapping = metadata.schema(), mapping_of(metadata)
     columns = iceberg_arrow.schema_to_pyarrow(schema, include_field_ids=False)
     kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns
@@ -56,40 +55,39 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
 
 
 def type_of(kind: pa.DataType) -> IcebergType:
-    """Returns a type without parts as Iceberg has it."""
+    """Return Iceberg's type for a primitive Arrow type."""
     mapping = NameMapping.model_validate([{"field-id": 1, "names": ["x"]}])
     return iceberg_arrow.pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:
-    """Returns a file's columns under their names in the table, without dropped ones; new ones as they are.
+    """Return a file's columns under their names in the table, without dropped columns. New columns keep their names.
 
     Raises:
-        ValueError: two of them are the same column.
+        ValueError: two names belong to the same column.
     """
     names: dict[int | None, str] = {key: field.name for key, field in index_by_id(metadata.schema()).items()}
     return pa.schema(_renamed(columns, mapping_of(metadata), names))
 
 
 def _first_names(mapped: _Mapped) -> Iterator[tuple[int | None, str]]:
-    for each in mapped:
-        yield each.field_id, each.names[0]
-        yield from _first_names(each.fields)
+    for field in mapped:
+        yield field.field_id, field.names[0]
+        yield from _first_names(field.fields)
 
 
 def _renamed(fields: Iterable[pa.Field], mapped: _Mapped, names: Mapping[int | None, str]) -> list[pa.Field]:
-    found: dict[str, pa.Field] = {}
+    renamed: dict[str, pa.Field] = {}
     by_name = {name: each for each in mapped for name in each.names}
     for field in fields:
-        known = by_name.get(field.name)
-        name = field.name if known is None else names.get(known.field_id)
-        if name in found:
+        column = by_name.get(field.name)
+        name = field.name if column is None else names.get(column.field_id)
+        if name in renamed:
             raise ValueError(f"{field.name} is another name of the column {name}")
         if name is not None:
-            found[name] = pa.field(
-                name, field.type if known is None else _type_in_table(field.type, known.fields, names)
-            )
-    return list(found.values())
+            kind = field.type if column is None else _type_in_table(field.type, column.fields, names)
+            renamed[name] = pa.field(name, kind)
+    return list(renamed.values())
 
 
 def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None, str]) -> pa.DataType:
@@ -101,10 +99,10 @@ def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None
 
 
 def prepare(table: Table, spec_id: int) -> None:
-    """Changes the table's metadata in memory, for a single attempt to commit files of this partition spec.
+    """Change the table's metadata in memory, for a single attempt to commit files of this partition spec.
 
-    pyiceberg would repeat a commit without reading the table again. It also copies all snapshots twenty times a commit,
-    so snapshots that no branch or tag names are left out.
+    pyiceberg would repeat a commit without reading the table again. It also copies all snapshots twenty times in each
+    commit. Therefore snapshots without a branch or tag are removed from the copy.
     """
     metadata = table.metadata
     metadata.properties[_RETRIES] = "0"
@@ -114,14 +112,14 @@ def prepare(table: Table, spec_id: int) -> None:
 
 
 def map_names(transaction: Transaction) -> None:
-    """Adds the columns to the table's name mapping that are not in it."""
+    """Add missing columns to the table's name mapping."""
     mapping = mapping_of(transaction.table_metadata)
     if mapping != transaction.table_metadata.name_mapping():
         transaction.set_properties({_MAPPING: mapping.model_dump_json()})
 
 
 def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, Record]]) -> Iterator[IcebergFile]:
-    """Yields what a manifest says of each file, by its ``schema_of`` and its values in the default spec."""
+    """Yield the manifest entry of each file, from its ``schema_of`` and its values in the default spec."""
     plans: dict[pa.Schema, _Plan] = {}
     for file, arrow, partition in files:
         if arrow not in plans:
@@ -130,7 +128,7 @@ def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, 
 
 
 def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
-    """Returns what statistics a file's columns get, which may be narrower or dropped, and the columns' ids."""
+    """Return the statistics to collect for a file's columns, which may be narrower or dropped, and the columns' ids."""
     schema = iceberg_arrow.pyarrow_to_schema(arrow, mapping_of(metadata))
     plan = iceberg_arrow.compute_statistics_plan(schema, metadata.properties)
     for field_id in plan.keys() - metadata.schema().field_ids:
@@ -139,17 +137,17 @@ def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
     return plan, iceberg_arrow.parquet_path_to_id_mapping(schema)
 
 
-@cache  # one warning for each
+@cache  # one warning for each name
 def _warn_of_dropped(name: str) -> None:
-    if "." in name:  # whole columns are left out of later files, with a warning
+    if "." in name:  # ``KnownColumns`` drops complete columns from later files, with a warning
         logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
 
 
 def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Record) -> IcebergFile:
     statistics = iceberg_arrow.data_file_statistics_from_parquet_metadata(file.footer, *plan)
-    for field_id, found in list(statistics.column_aggregates.items()):
-        # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
-        if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
+    for field_id, bounds in list(statistics.column_aggregates.items()):
+        # In Spark's files, NaN may be the largest value of a column. Iceberg's readers would then skip the file.
+        if any(isinstance(value, float) and math.isnan(value) for value in (bounds.current_min, bounds.current_max)):
             del statistics.column_aggregates[field_id]
     for name in _without_bounds(file.footer):
         statistics.column_aggregates.pop(plan[1][name], None)
@@ -168,13 +166,13 @@ def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Reco
 
 
 def _without_bounds(footer: pq.FileMetaData) -> Iterator[str]:
-    """Yields the paths of columns of which a row group has values and no bounds, as where one has more than 4 KB.
+    """Yield the paths of columns with a row group that has values but no bounds, because a value exceeds 4 KB.
 
-    pyiceberg would take the bounds of the other row groups for those of the file.
+    pyiceberg would use the bounds of the other row groups as those of the file.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)] if footer.num_row_groups > 1 else []
     for index in range(footer.num_columns if groups else 0):
         if footer.schema.column(index).physical_type == "BYTE_ARRAY":
-            found = [group.column(index).statistics for group in groups]
-            if any(each is not None and each.num_values and not each.has_min_max for each in found):
+            statistics = [group.column(index).statistics for group in groups]
+            if any(each is not None and each.num_values and not each.has_min_max for each in statistics):
                 yield footer.schema.column(index).path

@@ -1,7 +1,7 @@
-"""Limits what an Iceberg catalog, and whoever may alter the table, decides in this process.
+"""Limits the influence of an Iceberg catalog, and of users who may alter the table, on this process.
 
-pyiceberg imports and calls what a table's properties and the catalog's configuration name, takes every setting that a
-catalog sends, and follows redirects with the login. Here only the user's own settings name code, hosts and logins.
+pyiceberg imports and calls code that a table's properties and the catalog's configuration name. It accepts each setting
+of a catalog, and follows redirects with the login. Here only the user's settings name code, hosts and logins.
 """
 
 import logging
@@ -24,25 +24,23 @@ from app.redaction import add_login, redact
 
 logger = logging.getLogger(__name__)
 
-_TAKEN: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # of a catalog's configuration
+_ACCEPTED: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # of a catalog's configuration
 _ASKING: Final = "asking the Iceberg catalog"
-_PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # as long as a try waits
+_PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # equal to the deadline of a try
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 
 
 class RestrictedRestCatalog(RestCatalog):
-    """A REST catalog whose configuration changes its paths, and nothing else."""
+    """A REST catalog whose configuration can only change paths."""
 
     def _fetch_config(self) -> None:
         own = self.properties
         super()._fetch_config()
-        told, self.properties = self.properties, own
-        self.properties |= {name: told[name] for name in _TAKEN if name in told}
+        configured, self.properties = self.properties, own
+        self.properties |= {name: configured[name] for name in _ACCEPTED if name in configured}
         if urlsplit(self.uri)[:2] != urlsplit(own[URI])[:2]:
-            address = redact(self.uri)
-            logger.warning(
-                "The Iceberg catalog names %s as its address. That is another host: set it yourself", address
-            )
+            warning = "The Iceberg catalog's configuration names another host, %s. To use it, set CATALOG_URL"
+            logger.warning(warning, redact(self.uri))
             self.uri = own[URI]
 
     def _config_headers(self, session: Any) -> None:
@@ -52,24 +50,23 @@ class RestrictedRestCatalog(RestCatalog):
 
 
 def _check_answer(answer: Any, **_: Any) -> None:
-    """Notes the login that was sent, refuses a redirect, which would take it to another address, and reads the body.
+    """Register the login for redaction, refuse a redirect, which would send the login elsewhere, and read the body.
 
-    A small compressed answer may need more memory than there is.
+    The size of the body is limited, because a small compressed answer may need too much memory.
     """
     add_login(answer.request.headers.get("Authorization"))
     if answer.is_redirect:
-        hint = f"Set CATALOG_URL to the address that answers itself; this one points to {answer.headers['Location']}"
+        hint = f"Set CATALOG_URL to the final address; this address redirects to {answer.headers['Location']}"
         raise FatalError(_ASKING, f"it answered {answer.status_code}", hint)
-    give_up = time.monotonic() + _PATIENCE.whole - answer.elapsed.total_seconds()
-    answer._content = read_answer(answer, MOST_BYTES if answer.ok else REFUSAL_LIMIT, give_up)
+    deadline = time.monotonic() + _PATIENCE.whole - answer.elapsed.total_seconds()
+    answer._content = read_answer(answer, MOST_BYTES if answer.ok else REFUSAL_LIMIT, deadline)
     if answer.ok:
         check_answer(answer.content, MOST_BYTES, _ASKING, "CATALOG_URL")
 
 
 def restrict(catalog: Catalog) -> Catalog:
-    """Lets the catalog use the ``FileIO`` of the settings alone, whatever class and store a table names."""
-    given = catalog.properties
-    own = {name: given[name] for name in (PY_IO_IMPL, STORE, ADDRESS, OWNS) if name in given}
+    """Make the catalog use only the ``FileIO`` of the settings, whatever class and store a table names."""
+    own = {name: catalog.properties[name] for name in (PY_IO_IMPL, STORE, ADDRESS, OWNS) if name in catalog.properties}
     load = catalog._load_file_io
 
     def load_own(properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
@@ -80,10 +77,10 @@ def restrict(catalog: Catalog) -> Catalog:
 
 
 def refuse_provider(location_provider_impl: str, table_location: str, table_properties: Properties) -> NoReturn:  # noqa: ARG001
-    """Refuses a table whose property names the code that places its metadata."""
-    cause = f"its property {PROVIDER} is {location_provider_impl}"
-    raise ConfigError(f"continuing the Iceberg table at {table_location}", cause, "Remove it: it would be run as code")
+    """Refuse a table whose property names code that chooses the location of its metadata."""
+    cause = f"its property {PROVIDER} is {location_provider_impl}, which would be run as code"
+    raise ConfigError(f"continuing the Iceberg table at {table_location}", cause, "Remove this property")
 
 
 AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: RestrictedRestCatalog(name, **properties)
-locations._import_location_provider = refuse_provider  # also where a table gets the property between two looks
+locations._import_location_provider = refuse_provider  # also if a table receives the property between two checks

@@ -1,10 +1,10 @@
-"""Merges files of an Iceberg table, and puts merged ones in their place by one commit.
+"""Merges files of an Iceberg table, and replaces them by merged files in one commit.
 
-Each try looks at the newest snapshot: the files must be in it, without deletes. The catalog takes the commit only while
-that is the newest one. So what others commit stays, and after a lost answer the next try sees what it has done.
+Each try reads the newest snapshot: the files must be in it, without deletes. The catalog accepts the commit only while
+that is the newest snapshot. Therefore other commits stay, and after a lost answer the next try sees its result.
 
-Rows are copied under the names, types and field ids that the files have: nothing depends on the columns of the table.
-pyiceberg's own reader would not do: of a null list of structures it makes an empty one.
+Rows are copied with the names, types and field ids in the files, so nothing depends on the columns of the table.
+pyiceberg's reader is not used, because it turns a null list of structures into an empty list.
 """
 
 import random
@@ -38,12 +38,12 @@ from app.table.layout import TIME_COLUMNS
 from app.table.parquet_reader import schema_of
 from app.table.type_names import parts
 
-_SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table
+_SECONDS: Final = 600.0  # for a plan of a large table, or a try to commit
 _MOST_TRIES: Final = 20
 _LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
 _MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
 _TOKEN_BYTES: Final = 12
-_LEVEL: Final = 3  # of the codec, as Spark has it
+_LEVEL: Final = 3  # compression level, as in Spark
 _ROWS_AT_ONCE: Final = 1_000  # a small file may have large rows
 _COPIED: Final = frozenset(
     {
@@ -62,11 +62,10 @@ class LiveFile:
     """A data file of the newest snapshot.
 
     Attributes:
-        key: in the store.
-        group: id of the partition spec, and values; files with equal ones may be merged.
-        has_deletes: whether some of its rows were deleted by another file.
-        times: of its rows, as its partition says: year, month, day and hour, and whether by text columns. Others are in
-            UTC.
+        key: Key in the store.
+        group: Id of the partition spec, and partition values. Files of a group may be merged.
+        has_deletes: Whether another file deletes some of the rows.
+        times: Year, month, day and hour of the partition. The flag is true for text columns; other times are in UTC.
     """
 
     key: str
@@ -79,7 +78,7 @@ class LiveFile:
 
 
 class Fitting(NamedTuple):
-    """Files that fit into one, which has these columns."""
+    """Files that can be merged into a file with these columns."""
 
     columns: pa.Schema
     files: list[LiveFile]
@@ -87,18 +86,18 @@ class Fitting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A file with the rows of others."""
+    """A file with the rows of its inputs."""
 
     inputs: Sequence[LiveFile]
     file: DataFile
 
 
 class Rewrite:
-    """Works on one table; for one thread.
+    """Rewrites files of one table. Only one thread may use it.
 
     Args:
-        sort_column: orders the rows of each row group, if the table has it.
-        row_group_rows: of the merged files.
+        sort_column: Column that orders the rows of each row group, if the table has it.
+        row_group_rows: Maximum number of rows in a row group.
     """
 
     def __init__(self, table: IcebergTable, store: ObjectStore, sort_column: str | None, row_group_rows: int) -> None:
@@ -108,10 +107,10 @@ class Rewrite:
         self._row_group_rows = row_group_rows
 
     def files(self, time_columns: Collection[str | None] = ()) -> list[LiveFile]:
-        """Returns the data files of the newest snapshot; these columns, if they have them, have the times of rows."""
+        """Return the data files of the newest snapshot. ``time_columns`` contain the times of rows."""
 
         def plan() -> list[LiveFile]:
-            if (table := self._table.load()) is None:  # the first batch makes it
+            if (table := self._table.load()) is None:  # the first batch creates it
                 return []
             key, specs = cast(StoreIO, table.io).key, table.specs()
             timed = {each.field_id for each in mapping_of(table.metadata) if {*each.names} & {*time_columns}}
@@ -131,7 +130,7 @@ class Rewrite:
         return self._ask("planning", plan)
 
     def referenced(self) -> set[str]:
-        """Returns the keys of all files of data and of deletes that a snapshot has."""
+        """Return the keys of all data and delete files of all snapshots."""
 
         def keys() -> set[str]:
             table = self._loaded()
@@ -141,24 +140,24 @@ class Rewrite:
         return self._ask("reading the snapshots of", keys)
 
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
-        """Puts files of one group, given with their columns, together where they fit into one file."""
+        """Group files of one partition, given with their columns, by whether they fit into one file."""
         metadata = self._ask("reading", self._loaded).metadata
-        found: list[Fitting] = []
+        fittings: list[Fitting] = []
         for file, schema in files:
-            for index, (known, some) in enumerate(found):
-                if joined := _joined(metadata, file.group[0], known, schema):
-                    found[index] = Fitting(joined, [*some, file])
+            for index, (columns, members) in enumerate(fittings):
+                if joined := _joined(metadata, file.group[0], columns, schema):
+                    fittings[index] = Fitting(joined, [*members, file])
                     break
             else:
                 if all(_is_copied(each.type) for each in schema):
-                    found.append(Fitting(schema, [file]))
-        return found
+                    fittings.append(Fitting(schema, [file]))
+        return fittings
 
-    def merge(self, fitting: Fitting, scratch: Path, described: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
-        """Uploads a file with the rows of these, into the folder of the first, and with this in its footer.
+    def merge(self, fitting: Fitting, scratch: Path, describe: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
+        """Upload a file with the rows of these files into the folder of the first. ``describe`` returns its metadata.
 
         Raises:
-            FatalError: it has another number of rows.
+            FatalError: the merged file has another number of rows.
         """
         schema, inputs = fitting
         footers: list[Footer] = []
@@ -167,12 +166,12 @@ class Rewrite:
         with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
             for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers):
                 writer.write_table(self._sorted(rows), row_group_size=len(rows))
-            writer.add_key_value_metadata(described(footers))
+            writer.add_key_value_metadata(describe(footers))
         footer = pq.read_metadata(merged)
-        if footer.num_rows != (wanted := sum(each.rows for each in inputs)):
+        if footer.num_rows != (input_rows := sum(each.rows for each in inputs)):
             raise FatalError(
-                f"merging {inputs[0].key} and others",
-                f"the merged file has {footer.num_rows:,} rows instead of {wanted:,}",
+                f"merging {inputs[0].key} and other files",
+                f"the merged file has {footer.num_rows:,} rows instead of {input_rows:,}",
                 "Nothing was changed; find out who has changed the files",
             )
         name = f"data_merged_{secrets.token_hex(_TOKEN_BYTES)}.parquet"
@@ -182,10 +181,10 @@ class Rewrite:
         return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
 
     def commit(self, merged: Sequence[Merged], erased: Iterable[LiveFile] = ()) -> Sequence[Merged]:
-        """Puts the merged files, all of one spec, in the place of those that they are merged of; takes others out.
+        """Replace the inputs by the merged files, which are all of one spec, and remove the ``erased`` files.
 
         Returns:
-            Those that are in the table. The inputs of the others were changed meanwhile, and hold.
+            The merged files that are in the table. The inputs of the other ones have changed meanwhile, and stay.
         """
         commit = partial(self._ask, "committing to", lambda: self._replace(merged, erased))
         for tries in range(_MOST_TRIES - 1):
@@ -200,25 +199,25 @@ class Rewrite:
     def _loaded(self) -> Table:
         table = self._table.load()
         if table is None:
-            raise ConfigError(f"looking for {self._table.words}", "the catalog does not know it", "Check TABLE_NAME")
+            raise ConfigError(f"looking for {self._table.words}", "it is not in the catalog", "Check TABLE_NAME")
         return table
 
     def _row_groups(
         self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path, footers: list[Footer]
     ) -> Iterator[pa.Table]:
-        some, rows, size = [schema.empty_table()], 0, 0
-        for each in inputs:
-            self._store.download(each.key, path)
+        tables, rows, size = [schema.empty_table()], 0, 0
+        for input_file in inputs:
+            self._store.download(input_file.key, path)
             with pq.ParquetFile(path) as file:
-                footers.append((each.key, file.metadata.metadata))
+                footers.append((input_file.key, file.metadata.metadata))
                 for batch in file.iter_batches(_ROWS_AT_ONCE):
-                    some.append(pa.table(batch).replace_schema_metadata())
+                    tables.append(pa.table(batch).replace_schema_metadata())
                     rows, size = rows + len(batch), size + batch.nbytes
                     if rows >= self._row_group_rows or size >= _MOST_BYTES:
-                        yield pa.concat_tables(some, promote_options="default")
-                        some, rows, size = some[:1], 0, 0
+                        yield pa.concat_tables(tables, promote_options="default")
+                        tables, rows, size = tables[:1], 0, 0
         if rows:
-            yield pa.concat_tables(some, promote_options="default")
+            yield pa.concat_tables(tables, promote_options="default")
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         if self._sort_column not in rows.column_names or pa.types.is_nested(rows[self._sort_column].type):
@@ -228,69 +227,70 @@ class Rewrite:
     def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
         table = self._loaded()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
-        if landed := [each for each in merged if each.file.uri in live]:
-            return landed  # the answer was lost
-        whole = [
-            each
-            for each in merged
-            if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)
-        ]
-        gone = [each for each in erased if each.task.file.file_path in live]
-        gone += (its for merge in whole for its in merge.inputs)
-        if not gone:
+        if committed := [each for each in merged if each.file.uri in live]:
+            return committed  # the answer was lost
+
+        def is_unchanged(file: LiveFile) -> bool:
+            task = live.get(file.task.file.file_path)
+            return task is not None and not task.delete_files
+
+        valid = [merge for merge in merged if all(map(is_unchanged, merge.inputs))]
+        removed = [file for file in erased if file.task.file.file_path in live]
+        removed += (file for merge in valid for file in merge.inputs)
+        if not removed:
             return []
-        prepare(table, gone[0].group[0])
-        kind = partial(_Replace, Operation.OVERWRITE) if whole else partial(_OverwriteFiles, Operation.DELETE)
+        prepare(table, removed[0].group[0])
+        kind = partial(_Replace, Operation.OVERWRITE) if valid else partial(_OverwriteFiles, Operation.DELETE)
         try:
             with table.transaction() as transaction:
                 metadata = transaction.table_metadata
-                added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in whole)
+                added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in valid)
                 with kind(transaction, table.io) as producer:
                     for entry in entries(metadata, added):
                         producer.append_data_file(entry)
-                    for each in gone:
-                        producer.delete_data_file(each.task.file)
+                    for file in removed:
+                        producer.delete_data_file(file.task.file)
         except REFUSALS as error:
             doing = f"committing to {self._table.words}"
             raise RetryableError(doing, translated(doing, error).cause) from None
-        return whole
+        return valid
 
 
 class _Replace(_OverwriteFiles):
-    """A snapshot with the same rows, which pyiceberg has no name for: readers of changes pass over it."""
+    """A snapshot with the same rows, which incremental readers skip. pyiceberg has no class for it."""
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        found = super()._summary(snapshot_properties)
-        return Summary(Operation.REPLACE, **found.additional_properties)
+        summary = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **summary.additional_properties)
 
 
 def _times(
     spec: PartitionSpec, values: Record, timed: Collection[int | None]
 ) -> Iterator[tuple[bool, dict[str, str | None]]]:
     texts: dict[str, str | None] = {}
-    for position, its in enumerate(spec.fields):
-        if isinstance(its.transform, TimeTransform) and its.source_id in timed:
+    for position, partition in enumerate(spec.fields):
+        if isinstance(partition.transform, TimeTransform) and partition.source_id in timed:
             shown = ""
-            with suppress(OverflowError, ValueError):  # beyond the year 9999
-                shown = its.transform.to_human_string(TimestampType(), values[position])
+            with suppress(OverflowError, ValueError):  # after the year 9999
+                shown = partition.transform.to_human_string(TimestampType(), values[position])
             yield False, dict(zip(TIME_COLUMNS, shown.split("-"), strict=False))
-        elif isinstance(its.transform, IdentityTransform):
-            texts[its.name] = str(values[position])
+        elif isinstance(partition.transform, IdentityTransform):
+            texts[partition.name] = str(values[position])
     if TIME_COLUMNS[0] in texts:
         yield True, texts
 
 
-def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """Returns the columns of a file with the rows of two, ``None`` where they have to stay apart.
+def _joined(metadata: TableMetadata, spec_id: int, first: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Return the columns of a file with the rows of two files, or ``None`` if they cannot be merged.
 
-    Without field ids a missing column is one of nulls, unless it takes its value from the partition.
+    Without field ids, a missing column contains nulls, unless its values come from the partition.
     """
-    if one.equals(other, check_metadata=True):
-        return one
-    joined = pa.unify_schemas([one, other]) if _is_alike(one, other) else None
+    if first.equals(other, check_metadata=True):
+        return first
+    joined = pa.unify_schemas([first, other]) if _is_alike(first, other) else None
     if joined is None or not all(_is_copied(each.type) for each in joined):
         return None
-    missing = [name for name in joined.names if name not in one.names or name not in other.names]
+    missing = [name for name in joined.names if name not in first.names or name not in other.names]
     sources = {field.source_id for field in metadata.specs()[spec_id].fields}
     ids = {name: each.field_id for each in mapping_of(metadata) for name in each.names}
     if any(ids.get(name) in sources or not joined.field(name).nullable for name in missing):
@@ -302,15 +302,15 @@ def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Sch
     return joined
 
 
-def _is_alike(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether both have no field ids, and the columns of the same names the same types."""
-    have_ids = any(b"PARQUET:field_id" in (field.metadata or {}) for field in (*one, *other))
-    shared = (name for name in one.names if name in other.names)
-    return not have_ids and all(one.field(name) == other.field(name) for name in shared)
+def _is_alike(first: pa.Schema, other: pa.Schema) -> bool:
+    """Whether the schemas have no field ids, and columns of the same name have the same type."""
+    have_ids = any(b"PARQUET:field_id" in (field.metadata or {}) for field in (*first, *other))
+    shared = (name for name in first.names if name in other.names)
+    return not have_ids and all(first.field(name) == other.field(name) for name in shared)
 
 
 def _is_copied(kind: pa.DataType) -> bool:
-    """Whether pyarrow writes values of this type as it has read them, and Iceberg has it."""
+    """Whether pyarrow writes values of this type as it reads them, and Iceberg supports the type."""
     if pa.types.is_nested(kind):
         return all(map(_is_copied, parts(kind)))
     return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)

@@ -1,4 +1,4 @@
-"""Lets pyiceberg read and write its metadata files through the connector's own store, with the same access."""
+"""Lets pyiceberg read and write its metadata files through the connector's store, with the same login."""
 
 import zlib
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from app.storage.document import UnreadableError
 
 STORE = "quix.store"  # the property with the ``ObjectStore``
 ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
-OWNS = "quix.owns"  # the property with the function that tells whether a location is one of the table's
+OWNS = "quix.owns"  # the property with the function that returns whether a location belongs to the table
 
-_MOST_UNPACKED: Final = 64 << 20  # bytes of a manifest; engines write 8 MB, packed
-_MOST_ENTRIES: Final = 250_000  # of a manifest; each takes a kilobyte in memory
-_CODECS: Final = {"bzip2": "bz2", "zstandard": "zstd"}  # names of Avro and of pyarrow
+_MOST_UNPACKED: Final = 64 << 20  # bytes of a manifest; engines write 8 MB, compressed
+_MOST_ENTRIES: Final = 250_000  # of a manifest; each needs a kilobyte of memory
+_CODECS: Final = {"bzip2": "bz2", "zstandard": "zstd"}  # Avro's names and pyarrow's names
 _REMEDY: Final = "Find out who has written it, and roll the table back; rewrite_manifests makes smaller ones"
 
 
 class StoreIO(FileIO):
-    """pyiceberg makes it of the catalog's properties; see ``STORE``, ``ADDRESS`` and ``OWNS``."""
+    """pyiceberg creates this object from the catalog's properties; see ``STORE``, ``ADDRESS`` and ``OWNS``."""
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)
@@ -45,19 +45,18 @@ class StoreIO(FileIO):
         return self.new_input(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Deletes a former version of the table's metadata. All else is left to the engines' maintenance.
+        """Delete only earlier versions of this table's metadata. Metadata may name objects of other tables.
 
-        Metadata may name objects of other tables as such versions.
-
-        pyiceberg takes a refusal as proof that its commit is not in the table, and deletes the commit's manifests. But
-        a proxy that has lost an answer sends the request again, and the refusal is that of the repetition.
+        The engines' maintenance deletes the rest. After a refusal, pyiceberg assumes that its commit is not in the
+        table, and deletes the commit's manifests. This is wrong if a proxy has lost the first answer and sent the
+        request again: the repetition is refused.
         """
         location = location if isinstance(location, str) else location.location
         if location.endswith(".metadata.json") and self._owns(location):
             self._store.delete(self.key(location))
 
     def key(self, location: str) -> str:
-        """Returns the key in the store of a location in the metadata."""
+        """Return the key in the store of a location in the metadata."""
         path = _path(location)
         key = path.removeprefix(f"{_path(self._address)}/")
         if key == path or ".." in key.split("/"):
@@ -70,7 +69,7 @@ class StoreIO(FileIO):
 
 
 def _path(location: str) -> str:
-    """Returns a location without its scheme, of which there are several for a store: ``file:///a`` and ``file:/a``."""
+    """Return a location without its scheme, because a store has several forms: ``file:///a`` and ``file:/a``."""
     return location.partition(":")[2].lstrip("/")
 
 
@@ -81,10 +80,10 @@ class StoreFile(InputFile, OutputFile):
         self._key = key
 
     def __len__(self) -> int:
-        found = self._store.find(self._key)
-        if found is None:
+        stored = self._store.find(self._key)
+        if stored is None:
             raise FileNotFoundError(self.location)
-        return found.size
+        return stored.size
 
     def exists(self) -> bool:
         return self._store.find(self._key) is not None
@@ -99,8 +98,8 @@ class StoreFile(InputFile, OutputFile):
     def to_input_file(self) -> "StoreFile":
         return self
 
-    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - its names are unique
-        """Returns a stream whose content is stored when it is closed."""
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - names are unique
+        """Return a stream whose content is stored when it is closed."""
         return _Body(self._store, self._key)
 
 
@@ -118,19 +117,19 @@ class _Body(BytesIO):
 
 
 def _check(location: str, body: bytes) -> None:
-    """Raises ``UnreadableError`` for metadata that would fill the memory: pyiceberg unpacks all there is."""
+    """Raise ``UnreadableError`` for metadata that would fill the memory, because pyiceberg decompresses all of it."""
     try:
         if body.startswith(MAGIC):
             _check_avro(body)
         else:
             check_json(_unpacked("gzip", body, MOST_BYTES) if location.endswith(".gz.metadata.json") else body)
     except (ValueError, OSError, zlib.error) as error:
-        raise UnreadableError(f"reading {location}", f"of its {len(body):,} bytes: {error}", _REMEDY) from None
+        raise UnreadableError(f"reading {location}", f"{len(body):,} bytes: {error}", _REMEDY) from None
 
 
 def _check_avro(body: bytes) -> None:
     decoder = StreamingBinaryDecoder(body)
-    with suppress(EOFError):  # where pyiceberg ends, too
+    with suppress(EOFError):  # pyiceberg ends here too
         header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
         check_json("".join(header.meta.values()).encode())
         codec, room, entries, count = header.meta.get(AVRO_CODEC_KEY, ""), _MOST_UNPACKED, 0, 1
@@ -139,12 +138,12 @@ def _check_avro(body: bytes) -> None:
             room -= len(_unpacked(_CODECS.get(codec, codec), decoder.read_bytes(), room))
             entries += count
             if room < 0 or entries > _MOST_ENTRIES:
-                raise ValueError(f"unpacked it has more than {_MOST_UNPACKED >> 20} MiB, or {_MOST_ENTRIES:,} entries")
+                raise ValueError(f"decompressed it has over {_MOST_UNPACKED >> 20} MiB, or {_MOST_ENTRIES:,} entries")
             decoder.skip(SYNC_SIZE)
 
 
 def _unpacked(codec: str, packed: bytes, most: int) -> bytes:
-    """Returns what is packed, or its first bytes: one more than ``most``."""
+    """Return the decompressed bytes, or the first ``most`` + 1 of them."""
     if codec == "deflate":
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most + 1)
     if codec in ("gzip", *_CODECS.values()):

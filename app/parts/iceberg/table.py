@@ -1,9 +1,9 @@
 """Step 6 for an Iceberg table: one commit for each batch, through pyiceberg.
 
-A commit of Iceberg is not idempotent: repeated, it would list the files twice. So the table's properties say how far
-each topic-partition is. Every try reads them first; it appends and sets them in one transaction on the snapshot that it
-has read. A conflict, a refusal, a page, and an answer that was lost begin again with reading. A check of file names
-would not do: compaction gives rows other files.
+A commit of Iceberg is not idempotent: a repetition would list the files twice. Therefore the table's properties say how
+far each topic-partition is. Every try reads them first. It appends files and sets properties in one transaction on the
+snapshot that it has read. After a conflict, a refusal, an HTML page or a lost answer, a try reads again. Comparing file
+names is not enough, because compaction moves rows to other files.
 """
 
 import logging
@@ -56,44 +56,45 @@ from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
-NAME: Final = "default"  # of the catalog in pyiceberg's own variables: PYICEBERG_CATALOG__DEFAULT__…
+NAME: Final = "default"  # the catalog in pyiceberg's variables: PYICEBERG_CATALOG__DEFAULT__…
 
 _DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
-_SECONDS_A_FILE = 0.1  # to make its entry: 30 ms with 300 columns
+_SECONDS_A_FILE = 0.1  # for a manifest entry: 30 ms with 300 columns
 _MOST_SILENT = 30  # requests without an answer
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
-_MOST_REFUSALS = 10  # of one commit; then a restart asks again
+_MOST_REFUSALS = 10  # of one commit; then the process restarts
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
 _LONGEST_CAUSE = 1_000  # characters; a library may quote a whole answer
-_FORMAT = 2  # the newest that pyiceberg writes
+_FORMAT = 2  # the newest format version that pyiceberg writes
 _ANOTHER = "If it cannot be changed back, set TABLE_NAME to begin another table"
 _PARTITIONS = "Check HIVE_COLUMNS and COLUMN_TYPES"
-_RESTART = "A restart creates it, or goes on with the one in its place"
+_RESTART = "A restart creates it, or continues with the table of this name"
 _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
-    # pyiceberg merges manifests in Python: of those of 8 MB, the default, a merge took 5 s.
+    # pyiceberg merges manifests in Python. With the default size of 8 MB, a merge took 5 s.
     "commit.manifest.target-size-bytes": str(512 << 10),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# What became of a commit is unknown: catalogs say 400 where another was quicker; a gateway's page is a ValueError.
+# After these, the result of a commit is unknown: some catalogs answer 400 to a conflict, and a gateway's page raises
+# ValueError.
 REFUSALS = (BadRequestError, ValueError)
 _LASTING = (*REFUSALS, ArithmeticError, NotImplementedError, NotInstalledError, TypeError, ValidationError)
 _T = TypeVar("_T")
 
 
 class IcebergTable(Catalog):
-    """One table of an Iceberg catalog, whose properties are the user's; to be used by one thread at a time."""
+    """A table of an Iceberg catalog. Its properties belong to the user. Only one thread may use it at a time."""
 
     def __init__(self, target: IcebergTarget, store: ObjectStore, _: object = None) -> None:
         own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
-        own["header.x-iceberg-access-delegation"] = None  # asks for no credentials, which some catalogs cannot give
+        own["header.x-iceberg-access-delegation"] = None  # requests no credentials: some catalogs cannot issue them
         users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
         self._properties = {name: value for name, value in own.items() if name not in users}
         for text in ({**own, **users}.get(name) for name in ("token", "credential")):
-            add_secrets(str(text or "").partition(":")[2] or text)  # a client id is none
+            add_secrets(str(text or "").partition(":")[2] or text)  # a client id is not a secret
         self._properties |= {STORE: store, ADDRESS: target.address, OWNS: self._owns}
         self._store = store
         self._address = target.address
@@ -103,38 +104,38 @@ class IcebergTable(Catalog):
         self._group = target.group
         self._keep_days = target.keep_days
         self._catalog: libraries.Catalog | None = None
-        self._table: Table | None = None  # as last seen; forgotten after each error
+        self._table: Table | None = None  # as last read; ``None`` after each error
         self._uuid: UUID | None = None
-        self._location: str | None = None  # as first seen
+        self._location: str | None = None  # as first read
         self._transforms = target.transforms
-        self._known = KnownColumns()
+        self._columns = KnownColumns()
         self._partitions: Sequence[PartitionField] = ()
-        self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
+        self._texts: frozenset[str] | None = None  # partitions by text columns at the start
         self._commits = 0
-        self._silent: list[Future[Any]] = []  # requests without an answer until now
+        self._silent: list[Future[Any]] = []  # requests without an answer so far
 
-    # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
+    # --- the interface ``app.catalog.base.Catalog`` -----------------------------------------------------------------
 
     def check(self) -> CatalogTable | None:
-        """Returns the table as ``table`` does. Raises ``ConfigError`` if a new table cannot be created."""
-        found = self.table()
-        if found is None:
+        """Return the table as ``table`` does. Raise ``ConfigError`` if a new table cannot be created."""
+        table = self.table()
+        if table is None:
             self._check_transforms()
-        return found
+        return table
 
     def table(self) -> CatalogTable | None:
-        """Returns what ``Catalog.table`` does; a table that the connector cannot write is a ``ConfigError``."""
-        return self.ask(f"reading {self.words}", self._described)
+        """Return the table, see ``Catalog.table``. Raise ``ConfigError`` if the connector cannot write it."""
+        return self.ask(f"reading {self.words}", self._read)
 
-    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
-        """Creates the table with its partition columns; files bring the others."""
-        there = self._address + location.removeprefix(self._store.uri)
+    def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
+        """Create the table with its partition columns. The first files add the other columns."""
+        address = self._address + location.removeprefix(self._store.uri)
         self._check_transforms()
-        self.ask(f"creating {self.words}", lambda: self._create(there, wanted.order))
+        self.ask(f"creating {self.words}", lambda: self._create(address, spec.order))
         created = self.table()
         if created is None:
-            hint = "If a view has this name, set TABLE_NAME to another one"
-            raise RetryableError(f"creating {self.words}", "the catalog does not know it yet", hint)
+            hint = "If a view has this name, set TABLE_NAME to another name"
+            raise RetryableError(f"creating {self.words}", "it is not in the catalog yet", hint)
         return created
 
     def has(self, marks: Sequence[Mark]) -> bool:
@@ -145,17 +146,17 @@ class IcebergTable(Catalog):
         return self.ask(f"reading {self.words}", has)
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
-        """Appends the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
+        """Append the files of a batch, unless the table contains them already; see ``app.catalog.base.Catalog``."""
         seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
         self.ask(f"committing files to {self.words}", lambda: self._append(files, marks), seconds)
 
-    # --- on a thread of its own -------------------------------------------------------------------------------------
+    # --- on a separate thread ---------------------------------------------------------------------------------------
 
     def ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
-        """Does this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
+        """Run this within the deadline. If it continues afterwards, a later try sees all its changes."""
         self._silent = [answer for answer in self._silent if not answer.done()]
         if len(self._silent) >= _MOST_SILENT:
-            raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
+            raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart opens new connections")
         answer = WorkPool("iceberg").submit(work)
         try:
             return answer.result(_DEADLINE_SECONDS if seconds is None else seconds)
@@ -164,7 +165,7 @@ class IcebergTable(Catalog):
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            failure = translated(doing, error.with_traceback(None))  # whose frames keep what was read
+            failure = translated(doing, error.with_traceback(None))  # the traceback would keep the read data in memory
         raise failure
 
     def load(self) -> Table | None:
@@ -175,28 +176,30 @@ class IcebergTable(Catalog):
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         if self._uuid not in (None, table.metadata.table_uuid):
-            raise RestartError(f"reading {self.words}", "somebody has dropped it and made it anew", _RESTART)
+            raise RestartError(f"reading {self.words}", "somebody has dropped it and created it again", _RESTART)
         self._uuid = table.metadata.table_uuid
         return table
 
-    def _described(self) -> CatalogTable | None:
+    def _read(self) -> CatalogTable | None:
         table = self.load()
         if table is None:
             return None
         self._check(table.metadata)
         self._learn(table.metadata)
         self._location = self._location or table.location().rstrip("/")
-        columns = pa.schema([its.with_name(name) for name, its in self._known.fields.items() if its is not None])
+        columns = pa.schema(
+            [field.with_name(name) for name, field in self._columns.fields.items() if field is not None]
+        )
         texts = tuple(each.name for each in self._partitions if each.is_text_column)
         if self._texts is None:
             self._texts = frozenset(texts)
             if table.metadata.sort_order().fields:
-                logger.warning("%s has a sort order, by which its files are not sorted. See SORT_COLUMN", self.words)
+                logger.warning("%s has a sort order, but the connector does not use it. See SORT_COLUMN", self.words)
         return CatalogTable(
             table.location().rstrip("/"),
             texts,
             columns=columns,
-            as_known=self._known.as_known,
+            as_known=self._columns.as_known,
             computed=lambda: [each for each in self._partitions if not each.is_text_column],
             partitions=tuple(each.words for each in self._partitions),
         )
@@ -205,11 +208,11 @@ class IcebergTable(Catalog):
         return self._location is not None and location.rpartition("/")[0] == f"{self._location}/metadata"
 
     def _learn(self, metadata: TableMetadata) -> None:
-        """Notes what files have from now on."""
-        self._known.fields, self._partitions = fields_of_files(metadata), partitions(metadata)
+        """Note the columns and partitions of later files."""
+        self._columns.fields, self._partitions = fields_of_files(metadata), partitions(metadata)
 
     def _check(self, metadata: TableMetadata) -> None:
-        """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""
+        """Raise ``ConfigError`` if the connector's files do not fit into the table."""
         if provider := metadata.properties.get(PROVIDER):
             refuse_provider(provider, metadata.location, metadata.properties)
         schema = metadata.schema()
@@ -218,49 +221,46 @@ class IcebergTable(Catalog):
         if metadata.format_version > _FORMAT:
             cause = f"has format version {metadata.format_version}"
         try:
-            others = [
-                f"{each.words}, of type {each.kind}"
-                for each in partitions(metadata)
-                if not is_written(each.transform, each.kind)
-            ]
-            cause = cause or (f"is partitioned by {', '.join(others)}" if others else "")
+            refused = (each for each in partitions(metadata) if not is_written(each.transform, each.kind))
+            texts = ", ".join(f"{each.words}, of type {each.kind}" for each in refused)
+            cause = cause or (f"is partitioned by {texts}" if texts else "")
         except ValueError as error:
             cause = cause or str(error)
         if cause:
             raise ConfigError(f"continuing {self.words}", f"it {cause}, which this connector cannot write", _ANOTHER)
 
     def _check_transforms(self) -> None:
-        """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
+        """Raise ``ConfigError`` if the connector's files would not fit into the new table."""
         of_time = [name for words, name, _ in self._transforms if isinstance(parse_transform(words), TimeTransform)]
         if len({*of_time}) < len(of_time):
-            cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: leave all but one out"
+            cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: keep only one of them"
             raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
         for words, name, kind in self._transforms:
             if kind is None or pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
-                cause = f"{words} does not take {name}, whose type is {kind}"
+                cause = f"{words} does not accept {name}, whose type is {kind}"
                 cause = f"a new table by {words} needs the type of {name}" if kind is None else cause
                 raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
-        assert self._catalog is not None, "the table was looked for"  # noqa: S101
+        assert self._catalog is not None, "``load`` was called before"  # noqa: S101
         try:
             for depth in range(1, len(self._namespace) + 1):
                 self._catalog.create_namespace_if_not_exists(self._namespace[:depth])
         except ForbiddenError:
-            logger.debug("the namespace is there, or the next request says that it is not")
+            logger.debug("the namespace exists, or the next request fails")
         sources = {name: kind for _, name, kind in self._transforms}
         schema = pa.schema({**sources, **dict.fromkeys(partition_columns, pa.string())}.items())
-        wanted = [(IDENTITY, name) for name in partition_columns]
-        wanted += [(words, name) for words, name, _ in self._transforms]
+        fields = [(IDENTITY, name) for name in partition_columns]
+        fields += [(words, name) for words, name, _ in self._transforms]
         try:
             with self._catalog.create_table_transaction(
                 self._identifier, schema, location=location, properties=dict(_NEW_TABLE)
             ) as transaction:
                 with transaction.update_spec() as spec:
-                    for words, name in wanted:
-                        # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
-                        its = folder_name(words, name).encode("ascii", "backslashreplace").decode().replace("\\", "_")
-                        spec.add_field(name, parse_transform(words), its)
+                    for words, name in fields:
+                        # DuckDB crashes if a name in Avro is not ASCII. Iceberg's notation is gr_xf6_xdfe.
+                        ascii_name = folder_name(words, name).encode("ascii", "backslashreplace").decode()
+                        spec.add_field(name, parse_transform(words), ascii_name.replace("\\", "_"))
                 map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException, BadRequestError, InvalidAnswerError) as error:
             if isinstance(error, REFUSALS) and self.load() is None:
@@ -271,10 +271,10 @@ class IcebergTable(Catalog):
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         doing = f"committing files to {self.words}"
-        table, self._table = self._table, None  # a try that goes on behind its deadline must not share it
+        table, self._table = self._table, None  # a try that continues after its deadline must not share it
         for tries in range(1, _MOST_CONFLICTS + 1):
             try:
-                self._table = self._appended(table or self.load(), files, marks)
+                self._table = self._try_append(table or self.load(), files, marks)
             except FileNotFoundError as error:
                 raise self._broken(str(error)) from None
             except (CommitFailedException, NoSuchTableError, *REFUSALS) as error:
@@ -290,33 +290,33 @@ class IcebergTable(Catalog):
                 return
         raise RetryableError(doing, f"{_MOST_CONFLICTS} other commits were quicker")
 
-    def _appended(self, table: Table | None, files: Sequence[DataFile], marks: Sequence[Mark]) -> Table:
-        """Returns the table with these files, which it may have already."""
+    def _try_append(self, table: Table | None, files: Sequence[DataFile], marks: Sequence[Mark]) -> Table:
+        """Return the table with these files, which it may contain already."""
         if table is None:
-            raise RestartError(f"committing files to {self.words}", "the catalog does not know it", _RESTART)
+            raise RestartError(f"committing files to {self.words}", "it is not in the catalog", _RESTART)
         if are_in(table.properties, self._group, marks):
             logger.info("%s has the files of this batch already", self.words)
             return table
         self._check(table.metadata)
-        spec = spec_of(table.metadata, files[0].partition_values)  # all have the same folder columns
+        spec = spec_of(table.metadata, files[0].partition_values)  # all files have the same folder columns
         if spec is None:
             raise FatalError(
                 f"committing files to {self.words}",
-                f"{files[0].uri} fits no partitions that the table has or had",
-                "Partition the table as it was, in your engine",
+                f"{files[0].uri} fits no present or former partitions of the table",
+                "Restore the table's partitions in your engine",
             )
         prepare(table, spec.spec_id)
         self._commit(table, files, marks)
-        with suppress(ValueError):  # the next batch is refused
+        with suppress(ValueError):  # the next batch will be refused
             self._learn(table.metadata)
         return table
 
     def _follow(self) -> None:
-        """Ends the process where the records have to bring the text of a new partition."""
+        """End the process if the records have to contain the text of a new partition."""
         texts = [each.name for each in self._partitions if each.is_text_column]
         if self._texts is not None and (new := [name for name in texts if name not in self._texts]):
             raise RestartError(
-                f"writing to {self.words}", f"it is now partitioned by {', '.join(new)}", "A restart follows it"
+                f"writing to {self.words}", f"it is now partitioned by {', '.join(new)}", "A restart adopts this"
             )
 
     def _commit(self, table: Table, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
@@ -330,7 +330,7 @@ class IcebergTable(Catalog):
                     raise FatalError(
                         f"adding columns to {self.words}",
                         one_line(str(error)),
-                        "Somebody has added or renamed such a column: drop it in the table, or see "
+                        "Somebody has added or renamed this column: drop it in the table, or see "
                         f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change",
                     ) from None
             map_names(transaction)
@@ -343,28 +343,28 @@ class IcebergTable(Catalog):
                     append.append_data_file(entry)
 
     def _broken(self, missing: str) -> ConnectorError:
-        """Returns the error where an object of the table's metadata is gone."""
+        """Return the error for a missing object of the table's metadata."""
         table = self.load()
-        assert table is not None, "it was there"  # noqa: S101
+        assert table is not None, "it was read before"  # noqa: S101
 
-        def is_there(place: str) -> bool:
-            return table.io.new_input(place).exists()
+        def exists(location: str) -> bool:
+            return table.io.new_input(location).exists()
 
-        whole = (
+        complete = (
             snapshot.snapshot_id
             for snapshot in reversed(table.snapshots())
-            if is_there(snapshot.manifest_list)
-            and all(is_there(each.manifest_path) for each in snapshot.manifests(table.io))
+            if exists(snapshot.manifest_list)
+            and all(exists(each.manifest_path) for each in snapshot.manifests(table.io))
         )
         return FatalError(
             f"committing files to {self.words}",
             f"{missing} is missing, so that nobody can read the newest snapshot",
-            f"Bring it back, or the last whole snapshot ({next(whole, 'there is none')}). "
+            f"Restore it, or the last complete snapshot ({next(complete, 'there is none')}). "
             f"See {DOCUMENTS}/iceberg.md#if-metadata-is-missing",
         )
 
     def _expire(self) -> None:
-        """Expires old snapshots now and then; their files are left to the engines' maintenance."""
+        """Expire old snapshots regularly. The engines' maintenance deletes their files."""
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
             return
@@ -373,7 +373,7 @@ class IcebergTable(Catalog):
             if table and (old := expired(table.metadata, self._keep_days, time.time() * 1_000)):
                 table.maintenance.expire_snapshots().by_ids(old).commit()
         except Exception as error:  # noqa: BLE001 - the files are committed
-            logger.info("expiring snapshots of %s: %s; it is tried again later", self.words, one_line(str(error)))
+            logger.info("expiring snapshots of %s: %s; retrying later", self.words, one_line(str(error)))
             self._table = None
 
 
@@ -381,15 +381,15 @@ def translated(doing: str, error: Exception) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
     cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
-    if isinstance(error, InvalidAnswerError):  # its text quotes the answer, in which a login may be issued
+    if isinstance(error, InvalidAnswerError):  # the text quotes the answer, which may contain a new login
         cause = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     cause = cut(one_line(cause), _LONGEST_CAUSE)
     if isinstance(error, AuthorizationExpiredError | ForbiddenError | OAuthError | UnauthorizedError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)
     if isinstance(error, FileNotFoundError):
-        return FatalError(doing, f"{cause} is missing", "Bring this object of the table's metadata back")
+        return FatalError(doing, f"{cause} is missing", "Restore this object of the table's metadata")
     if isinstance(error, _LASTING):
         return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
-    unreachable = isinstance(error, OSError)  # the errors of the HTTP client are of this kind
+    unreachable = isinstance(error, OSError)  # such as the errors of the HTTP client
     return RetryableError(doing, cause, "Check CATALOG_URL, the catalog and the network" if unreachable else "")

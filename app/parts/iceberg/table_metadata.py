@@ -1,7 +1,7 @@
-"""What an Iceberg table says of itself: how far topic-partitions are, and which snapshots may go. Pure.
+"""Calculates from an Iceberg table's metadata how far topic-partitions are, and which snapshots expire. Pure.
 
-The property ``lake.<group>.<topic>.<partition>`` is ``<end>@<series>``, followed by those of a few former series: it
-makes a repeated commit harmless. A damaged one is a ``FatalError``.
+The property ``lake.<group>.<topic>.<partition>`` is ``<end>@<series>``, followed by the ends of a few earlier series.
+It makes a repeated commit harmless. A damaged property is a ``FatalError``.
 """
 
 import math
@@ -17,25 +17,25 @@ from app.errors import FatalError
 from app.model import Mark
 
 _SERIES_KEPT = 4  # of a topic-partition
-_SNAPSHOTS: Final = 1_000  # each commit reads and writes the list of all: 3,000 take 4 times as long as 10
+_SNAPSHOTS: Final = 1_000  # each commit reads and writes the list of all: 4 times slower with 3,000 than with 10
 _DAY: Final = 24 * 3_600_000  # in milliseconds, as all times here
 
 
 def are_in(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> bool:
-    """Whether the table has all rows up to these marks; never if there are none."""
+    """Whether the table contains all rows up to these marks; false without marks."""
     reached = [_ends(properties, group, mark).get(mark.series, -math.inf) >= mark.end for mark in marks]
     return bool(reached) and all(reached)
 
 
 def properties_of(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> dict[str, str]:
-    """Returns the properties to set together with the files up to these marks."""
-    wanted = {}
+    """Return the properties to set together with the files up to these marks."""
+    updates = {}
     for mark in marks:
         ends = _ends(properties, group, mark)
         newest = max(mark.end, ends.pop(mark.series, mark.end))
         kept = [(mark.series, newest), *ends.items()][:_SERIES_KEPT]
-        wanted[_name(group, mark)] = " ".join(f"{end}@{series}" for series, end in kept)
-    return wanted
+        updates[_name(group, mark)] = " ".join(f"{end}@{series}" for series, end in kept)
+    return updates
 
 
 def _ends(properties: Mapping[str, str], group: str, mark: Mark) -> dict[str, int]:
@@ -46,8 +46,8 @@ def _ends(properties: Mapping[str, str], group: str, mark: Mark) -> dict[str, in
     except ValueError:
         raise FatalError(
             f"reading the property {name} of the table",
-            "it is not what a connector has written",
-            "Bring the former value back: without it rows could be there twice",
+            "it was not written by a connector",
+            "Restore the former value: without it, rows could be duplicated",
         ) from None
 
 
@@ -57,11 +57,11 @@ def _name(group: str, mark: Mark) -> str:
 
 
 def expired(metadata: TableMetadata, keep_days: float, now: float) -> list[int]:
-    """Returns the ids of old snapshots that no branch or tag has to keep.
+    """Return the ids of old snapshots that no branch or tag has to keep.
 
-    An age that is the table's own counts instead of ``keep_days``, and of how many there may be.
+    If the table has a maximum age, it replaces ``keep_days`` and the maximum number of snapshots.
     """
-    properties, times = metadata.properties, sorted(each.timestamp_ms for each in metadata.snapshots)
+    properties, times = metadata.properties, sorted(snapshot.timestamp_ms for snapshot in metadata.snapshots)
     if properties.get("gc.enabled", "true").lower() != "true":
         return []
     if age := properties.get(TableProperties.MAX_SNAPSHOT_AGE_MS):
@@ -69,18 +69,18 @@ def expired(metadata: TableMetadata, keep_days: float, now: float) -> list[int]:
     else:
         oldest = max(now - keep_days * _DAY, *times[-_SNAPSHOTS:][:1])
     fewest = int(properties.get(TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
-    by_id = {each.snapshot_id: each for each in metadata.snapshots}
-    kept = {its for each in metadata.refs.values() for its in _kept(each, by_id, fewest, now)}
-    found = [key for key, each in by_id.items() if each.timestamp_ms < oldest and key not in kept]
-    return found[:_SNAPSHOTS]  # pyiceberg looks for each of them in the list of all
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    kept = {key for reference in metadata.refs.values() for key in _kept(reference, by_id, fewest, now)}
+    old = [key for key, snapshot in by_id.items() if snapshot.timestamp_ms < oldest and key not in kept]
+    return old[:_SNAPSHOTS]  # pyiceberg searches the list of all for each of them
 
 
 def _kept(reference: SnapshotRef, snapshots: Mapping[int, Snapshot], fewest: int, now: float) -> Iterator[int]:
-    """Yields the ids of the snapshots that are kept for a branch or tag, whatever their age in the table."""
+    """Yield the ids of the snapshots to keep for a branch or tag, at any age."""
     is_branch = reference.snapshot_ref_type == SnapshotRefType.BRANCH
-    wanted = (reference.min_snapshots_to_keep or fewest) if is_branch else 1
+    missing = (reference.min_snapshots_to_keep or fewest) if is_branch else 1
     oldest = now - (reference.max_snapshot_age_ms or -math.inf)
-    each = snapshots.get(reference.snapshot_id)
-    while each and (wanted > 0 or each.timestamp_ms >= oldest):
-        yield each.snapshot_id
-        each, wanted = snapshots.get(each.parent_snapshot_id or 0), wanted - 1
+    snapshot = snapshots.get(reference.snapshot_id)
+    while snapshot and (missing > 0 or snapshot.timestamp_ms >= oldest):
+        yield snapshot.snapshot_id
+        snapshot, missing = snapshots.get(snapshot.parent_snapshot_id or 0), missing - 1

@@ -157,7 +157,7 @@ def _merge(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence
     merges = []
     for fitting in bins:
         with scratch_folder() as scratch:
-            merges.append(rewrite.merge(fitting, scratch, lambda keys: as_merged_metadata(starmap(batches_in, keys))))
+            merges.append(rewrite.merge(fitting, scratch, lambda parts: as_merged_metadata(starmap(batches_in, parts))))
     committed = rewrite.commit(merges)
     for merge in committed:
         yield merge.inputs, merge.file.size

@@ -1,4 +1,4 @@
-"""Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
+"""Reads Protobuf messages with the descriptors of their schemas in a registry, without generated code."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
@@ -23,17 +23,17 @@ from app.parts.registry.registered_schemas import RegisteredSchemas, payload
 from app.reason_texts import Reason
 
 _OWN_NAME: Final = "the schema of the record"
-# Each behind those that it imports.
+# In the order of their imports.
 _NAMES: Final = "any descriptor duration empty field_mask source_context struct timestamp type api wrappers"
 _STANDARD: Final = {
     f"google/protobuf/{name}.proto": import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _NAMES.split()
 }
-_SECONDS: Final = 30.0  # for the texts of a schema, of which 100 take 20 s
+_SECONDS: Final = 30.0  # for the texts of a schema; 100 texts take 20 s
 _NUMBER_BITS: Final = 35
-_MORE: Final = 0x80  # in a byte that is not the last one
+_MORE: Final = 0x80  # a bit in each byte except the last
 _OF_AN_OBJECT: Final = 4
-_VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
-_FIXED: Final = {1: 8, 5: 4}  # bytes of others
+_VARINT, _SIZED, _GROUP = 0, 2, 3  # wire types of fields
+_FIXED: Final = {1: 8, 5: 4}  # bytes of the other wire types
 _Read = Callable[[Any], Any]
 _Readers = Callable[[Descriptor | EnumDescriptor], _Read]
 
@@ -42,44 +42,44 @@ class ProtobufSchema:
     """The messages of one file.
 
     Raises:
-        ValueError: it is of no use, and why.
+        ValueError: why the file cannot be used.
     """
 
     def __init__(self, registered: RegisteredSchema) -> None:
         pool = DescriptorPool()
         for file in _STANDARD.values():
             pool.AddSerializedFile(file.serialized_pb)
-        known = {*_STANDARD}
+        added = {*_STANDARD}
         names, texts = (*registered.names, _OWN_NAME), (*registered.references, registered.text)
         self._is_of_glue = registered.is_of_glue
-        until = monotonic() + _SECONDS
+        deadline = monotonic() + _SECONDS
         for name, text in zip(names, texts, strict=True):
-            if monotonic() > until:
+            if monotonic() > deadline:
                 raise ValueError(Reason(f"its references take more than {_SECONDS:.0f} s to compile"))
             *imported, file = (compiled if self._is_of_glue else descriptors)(text)
-            for each in imported:
-                _add(pool, each, each.name, known)
-            _add(pool, file, name, known)
+            for import_ in imported:
+                _add(pool, import_, import_.name, added)
+            _add(pool, file, name, added)
         kinds = pool.FindFileByName(_OWN_NAME).message_types_by_name.values()
         if self._is_of_glue:
             kinds = sorted(nested(kinds, "nested_types"), key=attrgetter("full_name"))
         self._first = [*kinds]
-        # How many values an empty message has, with those that its object itself takes.
+        # Number of values in an empty message, including the object.
         self._cells = cache(lambda kind: _OF_AN_OBJECT + sum(not field.has_presence for field in kind.fields))
         self._reader: _Readers = cache(lambda kind: _reader(kind, self._reader))
-        self._known: dict[tuple[int, ...], _Messages | ValueError] = {}  # or why there is none
+        self._by_path: dict[tuple[int, ...], _Messages | ValueError] = {}  # or the error of a wrong path
 
     def read(self, data: bytes) -> Any:
-        """Decodes the path of a message in the file, and the message.
+        """Decode the path of a message in the file, and the message.
 
         Raises:
-            ValueError: there is no such message, or the bytes are none.
+            ValueError: the path is wrong, or the bytes are not a message.
         """
         path, size = self._path(data)
         return self._messages(path).read(data[size:])
 
     def read_all(self, data: Sequence[bytes]) -> list[Any]:
-        """Decodes many; ``ValueError`` also if they are different messages."""
+        """Decode many messages. Raise ``ValueError`` also for messages of several types."""
         path, size = self._path(data[0])
         if any(each[:size] != data[0][:size] for each in data):
             raise ValueError("different messages")
@@ -92,39 +92,39 @@ class ProtobufSchema:
         return self._messages(self._path(data)[0]).names
 
     def _path(self, data: bytes) -> tuple[tuple[int, ...], int]:
-        """Returns the path of the message in its file, and how many bytes it takes."""
+        """Return the path of the message in its file, and the size of the path in bytes."""
         number, at = _number(data, 0)
         if self._is_of_glue:
             return (number,), at
         path = []
-        for _ in range(number >> 1):  # Confluent's numbers count back and forth from zero
+        for _ in range(number >> 1):  # Confluent's numbers are in zigzag encoding
             index, at = _number(data, at)
             path.append(index >> 1)
         return tuple(path) or (0,), at
 
     def _messages(self, path: tuple[int, ...]) -> "_Messages":
-        if path not in self._known:
-            described = self._message(path)
+        if path not in self._by_path:
+            descriptor = self._descriptor(path)
             try:
-                self._known[path] = _Messages(described, self._cells, self._reader)
+                self._by_path[path] = _Messages(descriptor, self._cells, self._reader)
             except RecursionError:
-                self._known[path] = ValueError(Reason("its schema has messages within messages, in too many levels"))
+                self._by_path[path] = ValueError(Reason("its schema has messages within messages, in too many levels"))
             except Exception as error:  # noqa: BLE001 - as below
-                told = Reason(f"its schema cannot be used: {type(error).__name__}")
-                self._known[path] = ValueError(told.also("", f": {error}"))
-        if isinstance(found := self._known[path], ValueError):
-            raise found
-        return found
+                reason = Reason(f"its schema cannot be used: {type(error).__name__}")
+                self._by_path[path] = ValueError(reason.also("", f": {error}"))
+        if isinstance(messages := self._by_path[path], ValueError):
+            raise messages
+        return messages
 
-    def _message(self, path: Sequence[int]) -> Descriptor:
+    def _descriptor(self, path: Sequence[int]) -> Descriptor:
         try:
             first, *inner = path
-            found: Descriptor = self._first[first]
+            descriptor: Descriptor = self._first[first]
             for index in inner:
-                found = found.nested_types[index]
+                descriptor = descriptor.nested_types[index]
         except (ValueError, IndexError):
             raise ValueError(Reason("its schema has no message at the path").also("", f" {[*path]}")) from None
-        return found
+        return descriptor
 
 
 class _Messages:
@@ -138,16 +138,16 @@ class _Messages:
         self.names = frozenset(descriptor.fields_by_name)
 
     def most_cells(self, data: Sequence[bytes]) -> int:
-        """Bounds the values that come of these messages: a message of two bytes may have a hundred zeros."""
+        """Return the maximum number of values in these messages: two bytes may become a hundred zeros."""
         size = sum(map(len, data))
         return len(data) * self._cells(self._descriptor) + size + size // 2 * self._widest
 
-    def _counted(self, data: bytes) -> int:
-        """Counts the values of a message, or enough of them."""
-        found, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
-        while parts and found <= MOST_OBJECTS:
+    def _count(self, data: bytes) -> int:
+        """Count the values of a message, until there are too many."""
+        cells, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
+        while parts and cells <= MOST_OBJECTS:
             at, end, descriptor = parts.pop()
-            while at < end and found <= MOST_OBJECTS:
+            while at < end and cells <= MOST_OBJECTS:
                 tag, at = _varint(data, at)
                 if tag & 7 == _GROUP:
                     return MOST_OBJECTS + 1
@@ -156,33 +156,33 @@ class _Messages:
                     continue
                 field = descriptor.fields_by_number.get(tag >> 3)
                 if tag & 7 == _SIZED and field is not None and field.message_type is not None:
-                    found += self._cells(field.message_type)
+                    cells += self._cells(field.message_type)
                     parts.append((at, min(at + size, end), field.message_type))
                 at += size
-        return found
+        return cells
 
     def read(self, data: bytes) -> Any:
-        if self.most_cells([data]) > MOST_OBJECTS and self._counted(data) > MOST_OBJECTS:
+        if self.most_cells([data]) > MOST_OBJECTS and self._count(data) > MOST_OBJECTS:
             raise ValueError(Reason("it would take too much memory"))
         return self.decoded(data)
 
     def decoded(self, data: bytes) -> Any:
-        """Decodes a message whose values are known to be not too many."""
+        """Decode a message whose number of values was checked before."""
         try:
             return self._value(self._class.FromString(data))
-        except Exception as error:  # a DecodeError, or of another kind: a schema may have any form
+        except Exception as error:  # a DecodeError or any other error, because a schema may have any form
             raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error!r}")) from error
 
 
 def _parts(descriptor: Descriptor) -> Collection[Descriptor]:
-    """Returns the kinds of messages that may be within one."""
-    found: set[Any] = set()
+    """Return the types of messages that a message may contain."""
+    kinds: set[Any] = set()
     todo = [descriptor]
     while todo:
-        new = {field.message_type for field in todo.pop().fields} - found - {None}
-        found |= new
+        new = {field.message_type for field in todo.pop().fields} - kinds - {None}
+        kinds |= new
         todo += new
-    return found
+    return kinds
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -197,21 +197,21 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return number, at
 
 
-def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[str]) -> None:
-    """Adds a file under this name. What it imports may be missing, where only options need it."""
-    if name in known:
+def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, added: set[str]) -> None:
+    """Add a file under this name. Imports may be missing if only options need them."""
+    if name in added:
         return
     file.name = name
     public = [file.dependency[index] for index in file.public_dependency]
-    imported = [each for each in file.dependency if each in known]
+    imported = [dependency for dependency in file.dependency if dependency in added]
     del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
     file.dependency.extend(imported)
-    file.public_dependency.extend(imported.index(each) for each in public if each in known)
+    file.public_dependency.extend(imported.index(dependency) for dependency in public if dependency in added)
     try:
         pool.Add(file)
-    except Exception as error:  # a TypeError most often
+    except Exception as error:  # usually a TypeError
         raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from error
-    known.add(name)
+    added.add(name)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
@@ -225,11 +225,11 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _reader(kind: Descriptor | EnumDescriptor, readers: _Readers) -> _Read:
-    """Returns what names a value of an enum, or makes an object of a message, without unset fields that tell it."""
+    """Return a function that names an enum's value, or converts a message to an object without its unset fields."""
     if kind.full_name in _WELL_KNOWN:
         return _WELL_KNOWN[kind.full_name]
     if isinstance(kind, EnumDescriptor):
-        names = {value.number: value.name for value in reversed(kind.values)}  # the first of its aliases
+        names = {value.number: value.name for value in reversed(kind.values)}  # the first alias wins
         return lambda number: names.get(number, str(number))
     fields = [
         (field.name, field.has_presence and not field.has_default_value, _field(field, readers))
@@ -239,8 +239,8 @@ def _reader(kind: Descriptor | EnumDescriptor, readers: _Readers) -> _Read:
     def read(message: Any) -> dict[str, Any]:
         return {
             name: convert(getattr(message, name))
-            for name, tells, convert in fields
-            if not tells or message.HasField(name)
+            for name, has_presence, convert in fields
+            if not has_presence or message.HasField(name)
         }
 
     return read
@@ -251,8 +251,8 @@ def _field(field: FieldDescriptor, readers: _Readers) -> _Read:
     if kind is not None and kind.GetOptions().map_entry:
         key, value = _key, _scalar(kind.fields_by_name["value"], readers)
         return lambda entries: {key(name): value(entries[name]) for name in entries}
-    one = _scalar(field, readers)
-    return (lambda values: [*map(one, values)]) if field.is_repeated else one
+    convert = _scalar(field, readers)
+    return (lambda values: [*map(convert, values)]) if field.is_repeated else convert
 
 
 def _scalar(field: FieldDescriptor, readers: _Readers) -> _Read:
@@ -262,7 +262,7 @@ def _scalar(field: FieldDescriptor, readers: _Readers) -> _Read:
         return lambda value: value
 
     def read(message: Any) -> Any:
-        return readers(kind)(message)  # made at the first value: messages may hold others of their kind
+        return readers(kind)(message)  # created at the first value, because message types may be recursive
 
     return read
 
@@ -289,11 +289,11 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
         rows = self.get(schema).read_all(data)
         names = dict.fromkeys(name for row in rows for name in row)
         arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
-        # For whole numbers of more than 63 bits, which Arrow finds, no column has a type.
+        # No column type fits whole numbers of more than 63 bits, which Arrow infers.
         if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
             raise ValueError("no type for all values")
         return arrays
 
     def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
-        found = (payload(*each) for each in zip(values, headers, strict=True))
-        return any(name in self.get(schema).names(data) for schema, data in found)
+        payloads = (payload(*each) for each in zip(values, headers, strict=True))
+        return any(name in self.get(schema).names(data) for schema, data in payloads)

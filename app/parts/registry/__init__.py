@@ -1,1 +1,1 @@
-"""The registries of schemas: Confluent's, those that speak its protocol, and that of AWS Glue."""
+"""Schema registries: Confluent's, registries with its protocol, and AWS Glue."""

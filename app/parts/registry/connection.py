@@ -1,4 +1,4 @@
-"""Builds the client of the schema registry that the settings name: with Confluent's API, or of AWS Glue."""
+"""Creates the client of the settings' schema registry: with Confluent's API, or of AWS Glue."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
-    """The schema registry; certificates that the settings hold as text become files in the scratch folder."""
+    """Return the schema registry. Certificates as text in the settings become files in the scratch folder."""
 
     def file(name: str, pem: str | None) -> str | None:
         if pem is None or not is_pem(pem):
@@ -21,7 +21,7 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
 
     url = str(settings.registry_url)
     if url.startswith("glue://"):
-        from app.parts.registry.glue_client import GlueClient  # noqa: PLC0415 - with boto3, for this registry alone
+        from app.parts.registry.glue_client import GlueClient  # noqa: PLC0415 - only this registry needs boto3
 
         own = settings.registry_username, settings.registry_password, None
         of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token

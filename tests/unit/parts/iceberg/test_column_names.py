@@ -21,11 +21,11 @@ FIELDS = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("p
         (
             {"temperature": [1, None, 3], "temp": [None, 2.5, 4.5]},
             {"temp": [1.0, 2.5, 3.0]},
-            ["1 value left out of column 'temp'"],
+            ["1 value dropped from column 'temp'"],
         ),
         ({"temperature": [1.0, None], "temp": [None, 2]}, {"temp": [1.0, 2.0]}, []),
-        ({"temperature": ["hot", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'temperature'"]),
-        ({"secret": ["a", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'secret'"]),
+        ({"temperature": ["hot", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value dropped from column 'temperature'"]),
+        ({"secret": ["a", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value dropped from column 'secret'"]),
     ],
 )
 def test_columns_have_one_name_in_files_and_dropped_ones_none(

@@ -239,7 +239,7 @@ def test_values_that_the_column_of_another_writer_does_not_take_are_told(bench: 
     with bench.table.update_spec() as change:
         change.add_field("since", parse_transform("day"), "since_day")
     writing.add({"n": 1})
-    with pytest.raises(FatalError, match=r"day\(since\): the records have string, and the column .* has timestamp"):
+    with pytest.raises(FatalError, match=r"day\(since\): the type in the records is string, .* column is timestamp"):
         writing.add({"since": "yesterday"})
 
 
@@ -350,7 +350,7 @@ def test_a_table_that_is_partitioned_by_a_part_of_a_column_is_refused(bench: Ice
         Schema(NestedField(1, "p", place, required=False)),
         PartitionField(2, 1000, parse_transform("bucket[4]"), "of_city"),
     )
-    with pytest.raises(ConfigError, match="it is partitioned by of_city, whose source is no column of its files"):
+    with pytest.raises(ConfigError, match="it is partitioned by of_city, whose source is not a column of the files"):
         bench.member()
 
 

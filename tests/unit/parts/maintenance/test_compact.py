@@ -292,10 +292,7 @@ def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: p
     lake.write(0), lake.write(1)
     lake.dies("compact", at="upload")
     assert lake.run("compact") == 0
-    assert (
-        "year=2024/place=a: another run is working on it, or was interrupted in the last 10 minutes"
-        in capsys.readouterr().out
-    )
+    assert "a: another run is working on it, or was interrupted in the last 10 minutes" in capsys.readouterr().out
     assert len(lake.open_records()) == 1
     assert audit(lake, capsys)["folders_in_compaction"] == 1
     assert lake.run("audit") == 0
