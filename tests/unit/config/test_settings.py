@@ -1,6 +1,6 @@
 """Settings as a user meets them: what may be written into the environment, and what is said about mistakes."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
@@ -355,8 +355,9 @@ class WithOld(Settings):
 
 
 def test_a_deprecated_setting_still_counts_and_is_a_warning() -> None:
-    assert WithOld(**ENOUGH).warnings == []
-    settings = WithOld(**ENOUGH, OLD_NAME="x")
+    variables: dict[str, Any] = {**ENOUGH}
+    assert WithOld(**variables).warnings == []
+    settings = WithOld(**variables, OLD_NAME="x")
     assert settings.model_dump()["old"] == "x"
     assert settings.warnings == ["OLD_NAME is deprecated: set NEW_NAME"]
 
