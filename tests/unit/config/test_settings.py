@@ -357,7 +357,7 @@ class WithOld(Settings):
 def test_a_deprecated_setting_still_counts_and_is_a_warning() -> None:
     variables: dict[str, Any] = {**ENOUGH}
     assert WithOld(**variables).warnings == []
-    settings = WithOld(**variables, OLD_NAME="x")
+    settings = WithOld(**variables | {"OLD_NAME": "x"})
     assert settings.model_dump()["old"] == "x"
     assert settings.warnings == ["OLD_NAME is deprecated: set NEW_NAME"]
 
