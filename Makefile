@@ -11,11 +11,15 @@ COMPILE = $(VENV)/bin/uv pip compile --quiet $(UPGRADE)
 PROCESSES ?= auto
 UNIT := tests/unit tests/bench tests/dev tests/documents
 REST := tests/model tests/properties tests/e2e tests/faults tests/integration tests/upgrade
+PACKAGE ?= quixstreams
+TESTS_OF_quixstreams := tests/unit/consumer tests/integration/test_framework_reliances.py tests/faults/test_framework_lane.py tests/faults/test_state_machine.py tests/faults/test_odd_headers.py
+TESTS_OF_pyspark := tests/unit/spark tests/integration/test_spark.py tests/integration/test_spark_java.py tests/integration/test_compact.py
+TESTS_OF_pyiceberg := tests/unit/parts/iceberg tests/e2e/test_iceberg.py
 # Where Python keeps no compiled code, each of them would compile all tests at each run.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction bench-many-topics chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction bench-many-topics chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,12 +44,12 @@ test-image: python $(READY) ## build the container image, and run it once with t
 test-night: python $(READY) ## search for the rare, for hours, and go on after a failure; PARTS="faults chaos" runs some, SEED repeats
 	@SEED=$(SEED) $(PY) -m tests.night $(PARTS)
 
-test-newest-quixstreams: python $(READY) ## run the tests of both lanes with the newest quixstreams, in an environment of its own
+test-newest: python $(READY) ## run the tests of PACKAGE (quixstreams, pyspark or pyiceberg) with its newest release, in a separate environment
 	@rm -rf .venv-newest && $(PY) -m venv .venv-newest
-	@sed 's/^quixstreams\(.*\)==.*/quixstreams\1/' requirements.txt > .venv-newest/requirements.txt
+	@sed 's/^$(PACKAGE)\(.*\)==.*/$(PACKAGE)\1/' requirements.txt > .venv-newest/requirements.txt
 	@cp requirements-dev.txt .venv-newest/
 	@.venv-newest/bin/python -m pip install -q -r .venv-newest/requirements.txt -r .venv-newest/requirements-dev.txt
-	@.venv-newest/bin/python -m pytest tests/unit/consumer tests/integration/test_framework_reliances.py tests/faults/test_framework_lane.py tests/faults/test_state_machine.py tests/faults/test_odd_headers.py
+	@.venv-newest/bin/python -m pytest $(TESTS_OF_$(PACKAGE))
 
 lint: $(READY) ## check style and types with ruff and mypy, and the Dockerfile with hadolint
 	@$(PY) -m ruff check .

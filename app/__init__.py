@@ -2,6 +2,6 @@
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 # Where messages and the status page lead: an address, or this folder beside main.py, which the connector also serves.
 DOCUMENTS = os.environ.get("DOCS_URL", "").rstrip("/") or "docs"

@@ -9,7 +9,7 @@ from google.cloud.storage import Client
 from dev.go_program import GoProgram
 from dev.server import NativeServer, answers_ok, free_ports
 
-_PROGRAM = GoProgram(
+PROGRAM = GoProgram(
     title="fake-gcs-server",
     command="fake-gcs-server",
     module="github.com/fsouza/fake-gcs-server",
@@ -41,7 +41,7 @@ class LocalGcsServer(NativeServer):
 
     def _command(self) -> Sequence[str]:
         address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(self._port)]
-        return [_PROGRAM.path(), *address, "-backend", "memory", "-log-level", "warn"]
+        return [PROGRAM.path(), *address, "-backend", "memory", "-log-level", "warn"]
 
     def _environment(self) -> Mapping[str, str]:
         return {}

@@ -1,4 +1,4 @@
-"""``make generate``: writes what follows from the settings: the pages' tables, dotenv.example, and the form.
+"""``make generate``: writes what follows from the settings and the tests: pages' tables, dotenv.example, and the form.
 
 The text of a setting is below its field in ``app/config``. ``outdated()`` is for the test that nobody forgot this.
 """
@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from app.config.fields import options
 from app.config.settings import VARIABLES, Settings
 from app.parts.schema.json_schema import shown_default
+from dev import support
 from dev.connector import REPO
 
 PLATFORM = "Quix__"
@@ -40,6 +41,7 @@ DOTENV_HEAD = """\
 # start the container with --network host: see docs/troubleshooting.md.
 """
 GENERATED = "<!-- The rest of this page is generated from the settings. -->\n"
+GENERATED_TABLE = "<!-- The rest of this page is generated from what the tests use. -->\n"
 
 Fields = Mapping[str, FieldInfo]
 
@@ -56,6 +58,7 @@ def outdated() -> dict[Path, str]:
     """Return the files that do not say what the settings are, each with its new text."""
     made = {
         "docs/settings.md": _page,
+        "docs/compatibility.md": _supported,
         "deploy/sample/README.md": _sample,
         "dotenv.example": _dotenv,
         "library.json": _form,
@@ -92,6 +95,11 @@ def _page(old: str) -> str:
         parts.append(f"\n## {section}\n\n| Variable | Default | Meaning |\n|---|---|---|\n")
         parts.extend(f"{row(*each)}\n" for each in fields.items())
     return "".join(parts)
+
+
+def _supported(old: str) -> str:
+    head, mark, _ = old.partition(GENERATED_TABLE)
+    return f"{head}{mark}\n{support.table()}"
 
 
 def _sample(old: str) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from dev.other_packages import other_packages
 from dev.server import NativeServer, answers_ok, free_ports
 
-_VERSION = "5.2.5"
+VERSION = "5.2.5"
 
 
 class LocalGlue(NativeServer):
@@ -24,7 +24,7 @@ class LocalGlue(NativeServer):
         return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
 
     def _environment(self) -> Mapping[str, str]:
-        packages = other_packages(f"moto-{_VERSION}", [f"moto[server]=={_VERSION}"], "fetching moto once, 60 MB")
+        packages = other_packages(f"moto-{VERSION}", [f"moto[server]=={VERSION}"], "fetching moto once, 60 MB")
         return {"PYTHONPATH": str(packages)}
 
     def _is_ready(self) -> bool:

@@ -6,7 +6,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.other_packages import answer, ask, other_packages, question
 
-_VERSION = "4.4.0"
+VERSION = "4.4.0"
 
 
 def query(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> pa.Table:
@@ -15,7 +15,7 @@ def query(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: in
     Raises:
         ServiceError: it could not be fetched, or it refuses the table.
     """
-    folder = other_packages(f"chdb-{_VERSION}", [f"chdb=={_VERSION}"], "fetching ClickHouse for Iceberg once, 150 MB")
+    folder = other_packages(f"chdb-{VERSION}", [f"chdb=={VERSION}"], "fetching ClickHouse for Iceberg once, 150 MB")
     location = RestCatalog("lake", uri=catalog.url, **catalog.storage).load_table((namespace, table)).location()
     when = f", iceberg_snapshot_id = {snapshot}" if snapshot else ""
     storage = catalog.storage

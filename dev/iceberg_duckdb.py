@@ -12,7 +12,7 @@ import pyarrow as pa
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.other_packages import answer, ask, other_packages, question
 
-_VERSION = "1.5.5"
+VERSION = "1.5.5"
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in the order in which they need each other
 
 
@@ -22,8 +22,8 @@ def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
     Raises:
         ServiceError: it could not be fetched, or it refuses the query.
     """
-    packages = [f"duckdb=={_VERSION}", *(f"duckdb-extension-{name}=={_VERSION}" for name in _EXTENSIONS)]
-    folder = other_packages(f"duckdb-{_VERSION}-iceberg", packages, f"fetching DuckDB {_VERSION} for Iceberg once")
+    packages = [f"duckdb=={VERSION}", *(f"duckdb-extension-{name}=={VERSION}" for name in _EXTENSIONS)]
+    folder = other_packages(f"duckdb-{VERSION}-iceberg", packages, f"fetching DuckDB {VERSION} for Iceberg once")
     return ask(folder, __name__, {"url": catalog.url, "storage": catalog.storage, "sql": sql})
 
 
@@ -31,7 +31,7 @@ def _connect(url: str, storage: dict[str, str]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for name in _EXTENSIONS:
         package = __import__(f"duckdb_extension_{name}")
-        connection.load_extension(f"{package.__path__[0]}/extensions/v{_VERSION}/{name}.duckdb_extension")
+        connection.load_extension(f"{package.__path__[0]}/extensions/v{VERSION}/{name}.duckdb_extension")
     if storage:
         endpoint = urlsplit(storage["s3.endpoint"])
         connection.execute(

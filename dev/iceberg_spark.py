@@ -13,7 +13,7 @@ from dev.maven_jars import Jars, maven_jars
 from dev.other_packages import answer, ask, other_packages, question
 from dev.reading_spark import reading_spark
 
-_SPARK_VERSION = "4.1.4"
+SPARK_VERSION = "4.1.4"
 _RUNTIME = Jars(
     name=f"iceberg-spark-{ICEBERG_VERSION}",
     alone=(f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}",),
@@ -28,9 +28,9 @@ def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
         ServiceError: it could not be fetched, or it refuses a statement.
     """
     folder = other_packages(
-        f"spark-{_SPARK_VERSION}-iceberg-{ICEBERG_VERSION}",
-        [f"pyspark=={_SPARK_VERSION}"],
-        f"fetching Spark {_SPARK_VERSION} for Iceberg once, 460 MB",
+        f"spark-{SPARK_VERSION}-iceberg-{ICEBERG_VERSION}",
+        [f"pyspark=={SPARK_VERSION}"],
+        f"fetching Spark {SPARK_VERSION} for Iceberg once, 460 MB",
         _add_jars,
     )
     return ask(folder, __name__, {"url": catalog.url, "storage": catalog.storage, "sql": sql})

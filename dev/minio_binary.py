@@ -2,7 +2,7 @@
 
 from dev.go_program import GoProgram
 
-_MINIO = GoProgram(
+MINIO = GoProgram(
     title="MinIO",
     command="minio",
     module="github.com/minio/minio",
@@ -22,4 +22,4 @@ def minio_binary() -> str:
     Raises:
         ServiceError: ``MINIO_BINARY`` names no program, or the build failed.
     """
-    return _MINIO.path()
+    return MINIO.path()

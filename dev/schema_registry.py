@@ -7,7 +7,7 @@ from dev.java import find_java
 from dev.maven_jars import Jars, maven_jars
 from dev.server import NativeServer, answers_ok, free_ports
 
-_VERSION = "3.3.3"
+VERSION = "3.3.3"
 
 
 class LocalSchemaRegistry(NativeServer):
@@ -23,8 +23,8 @@ class LocalSchemaRegistry(NativeServer):
     def _command(self) -> Sequence[str]:
         folder = maven_jars(
             Jars(
-                name=f"apicurio-{_VERSION}",
-                unpacked=[f"io.apicurio:apicurio-registry-app:{_VERSION}:all"],
+                name=f"apicurio-{VERSION}",
+                unpacked=[f"io.apicurio:apicurio-registry-app:{VERSION}:all"],
                 megabytes=159,
             )
         )
