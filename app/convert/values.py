@@ -23,7 +23,7 @@ from app.table.type_names import parts, scalar_count, type_name
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of a list, multiplied by the fields of an element: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
-CASE = "has a name that differs only in case from another one"
+CASE = "has a name that differs only in case from another name"
 
 RefuseName = Callable[[str], str | None]
 

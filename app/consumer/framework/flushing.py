@@ -125,7 +125,7 @@ class Flushing:
             if assignment is not None:
                 assignment.partitions[claim.tp].begin(end + 1)
             self._metrics.begins(claim.tp, end + 1)
-            waiting = processed.of.get(claim.tp)
+            waiting = processed.by_tp.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are already in the table", claim.tp, end, dropped)
 

@@ -92,7 +92,7 @@ class RowSink(BaseSink):
 
     def is_read(self, tp: TopicPartition) -> bool:
         """Whether this member consumes the partition now."""
-        return tp in self._processed.of
+        return tp in self._processed.by_tp
 
     def stop(self) -> None:
         """Give the next flush the shorter time limit, without a retry. Safe in a signal handler."""
@@ -102,7 +102,7 @@ class RowSink(BaseSink):
     def _tps(self) -> tuple[TopicPartition, ...]:
         """The partitions with messages that were processed since the last assignment."""
         assignment = self._member.assignment
-        return tuple({**self._processed.of, **(assignment.partitions if assignment else {})})
+        return tuple({**self._processed.by_tp, **(assignment.partitions if assignment else {})})
 
     @property
     def _held_bytes(self) -> int:
@@ -230,9 +230,9 @@ class RowSink(BaseSink):
 
     def _of(self, tp: TopicPartition) -> Waiting:
         try:
-            return self._processed.of[tp]
+            return self._processed.by_tp[tp]
         except KeyError:
-            waiting = self._processed.of[tp] = Waiting()
+            waiting = self._processed.by_tp[tp] = Waiting()
             self._observed.message_received(tp)
             return waiting
 
@@ -321,7 +321,7 @@ class RowSink(BaseSink):
         except HeldUpError as held_up:
             raise not_written(held_up) from None
         finally:
-            self._end_assignment(tuple(processed.of))
+            self._end_assignment(tuple(processed.by_tp))
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:

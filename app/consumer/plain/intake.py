@@ -97,7 +97,7 @@ class Reading:
         room = buffer.room // (2 if buffer.is_shared else 1)
         return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, room) // self._size))
 
-    def took(self, messages: int, size: int, seconds: float) -> None:
+    def count_taken(self, messages: int, size: int, seconds: float) -> None:
         """Count messages that were taken, and note their bytes in memory and the time that this needed."""
         if messages:
             # Topics have messages of different sizes: after small ones, a poll could return many large ones.

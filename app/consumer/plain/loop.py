@@ -162,7 +162,7 @@ class PlainLoop:
                 with self._members.suspending_on_error(of_partition[0].topic()):
                     taken.append(self._take(of_partition, begin + TURN_SECONDS, unfinished))
             seconds = self._timings.clock() - begin
-            self._reading.took(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
+            self._reading.count_taken(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
         if len(messages) < len(polled):  # after the messages without an error, because an error may end the process
             self._failed([message for message in polled if message.error() is not None], unfinished)
         return bool(messages)
