@@ -54,7 +54,7 @@ class Reading:
         self.is_paused = False
         self.consumed = 0
 
-    def admit(self) -> None:
+    def begin_claimed(self) -> None:
         """Read the partitions whose claims have succeeded, from the log's end. Unclaimed partitions are not read."""
         new = self._members.new_claims()
         claims = sorted((claim for _, claim in new), key=lambda claim: claim.tp)
@@ -81,7 +81,7 @@ class Reading:
         self._partitions, self._paused = [], frozenset()
         self._full_since, self.is_paused = None, False
 
-    def go_back(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         try:
             self._client.seek(KafkaTopicPartition(*tp, offset))
         except KafkaException as error:
