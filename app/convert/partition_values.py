@@ -175,13 +175,15 @@ def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
     return codes.cast(pa.int32())
 
 
-def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: PartitionSpec, table_root: str) -> None:
-    """Refuses rows whose keys would be too long. ``of`` contains the parts of the batch, which decide the file names.
+def refuse_too_long(
+    values: Sequence[pa.Array], parts: Sequence[BatchPart], spec: PartitionSpec, table_root: str
+) -> None:
+    """Refuses rows whose keys would be too long. The ``parts`` of the batch decide the file names.
 
     Raises:
         BadRowsError: rows have folders that are too long. It lists all these rows.
     """
-    name = "x" * spec.computed_bytes + max((file_name([_with_longest_name(part)]) for part in of), key=len)
+    name = "x" * spec.computed_bytes + max((file_name([_with_longest_name(part)]) for part in parts), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
         return
     ids = group_ids(values)
