@@ -153,7 +153,7 @@ class _Conversion:
         """Rescues values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
-                self._rescue(name, row, value, "has no form in its column", is_of_kafka=True)
+                self._rescue(name, row, value, "cannot be stored in its column", is_of_kafka=True)
 
     def add_fields(self) -> None:
         """Adds the records' own fields, except the timestamp."""
