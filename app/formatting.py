@@ -25,10 +25,10 @@ def duration(seconds: float) -> str:
     if whole < _MINUTE:
         return f"{whole} s"
     if whole < _HOUR:
-        return _two(whole, _MINUTE, "min", 1, "s")
+        return _two_units(whole, _MINUTE, "min", 1, "s")
     if whole < _DAY:
-        return _two(whole, _HOUR, "h", _MINUTE, "min")
-    return _two(whole, _DAY, "d", _HOUR, "h")
+        return _two_units(whole, _HOUR, "h", _MINUTE, "min")
+    return _two_units(whole, _DAY, "d", _HOUR, "h")
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
@@ -81,6 +81,6 @@ def escape_control_in_lines(text: str) -> str:
     return "\n".join(map(escape_control, text.split("\n")))
 
 
-def _two(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:
+def _two_units(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:
     rest = whole % unit // lesser
     return f"{whole // unit} {name}" + (f" {rest} {lesser_name}" if rest else "")

@@ -38,18 +38,18 @@ class Maintenance:
     """The last ``compact`` and ``erase --older-than`` of a table. Times are in seconds since the epoch, 0 for none.
 
     Attributes:
-        begun: start of the last run that the connector started itself. This run may be in progress or interrupted.
-        ended: end of the last complete ``compact``. The next four are numbers of that run.
-        before: files that it merged.
-        after: files that it wrote.
-        later: small files that it skipped because they were too young.
-        failed: folders that it could not merge because of an error.
-        erased: end of the last complete ``erase``. The next three are numbers of that run.
-        age: minimum age of the erased rows, in seconds.
-        rows: rows that it erased.
-        left: folders that it could not erase because of an error.
-        refused: percentage of the table's bytes above the limit of a later run, which therefore erased nothing.
-        clock: seconds by which this machine's clock was ahead of the store's in a later run, which erased nothing.
+        begun: Start of the last run that the connector started itself. This run may be in progress or interrupted.
+        ended: End of the last complete ``compact``. The next four are numbers of that run.
+        before: Number of files that it merged.
+        after: Number of files that it wrote.
+        later: Number of small files that it skipped because they were too young.
+        failed: Number of folders that it could not merge because of an error.
+        erased: End of the last complete ``erase``. The next three belong to that run.
+        age: Minimum age of the erased rows, in seconds.
+        rows: Number of rows that it erased.
+        left: Number of folders that it could not erase because of an error.
+        refused: Percentage of the table's bytes that a later run would have erased, which its limit did not allow.
+        clock: Seconds by which a later run found this machine's clock ahead of the store's, so it erased nothing.
     """
 
     begun: float = 0.0

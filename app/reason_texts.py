@@ -67,10 +67,10 @@ def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
     elif isinstance(value, str | bytes | bytearray):
         yield repr(value[: longest + 1])
     else:
-        yield _whole(value)
+        yield _safe_repr(value)
 
 
-def _whole(value: object) -> str:
+def _safe_repr(value: object) -> str:
     try:
         return repr(value)
     except RecursionError:

@@ -22,7 +22,7 @@ from app.timings import Timings
 logger = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 60.0  # then all offsets are committed again, because a commit may have failed
-_COMMITTING_BEGINNINGS = "committing where partitions begin"
+_COMMITTING_STARTS = "committing the first offsets of partitions"
 
 
 def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
@@ -31,7 +31,7 @@ def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
     if skipped:
         logger.warning(
             "%s records after the group's committed offset are skipped (%s): they are already in the table, as after a "
-            "crash or after a reset of offsets. To read them again, stop the connector, delete these rows, reset the "
+            "crash or a reset of offsets. To read them again, stop the connector, delete these rows, reset the "
             "offsets, and set FOLLOW_OFFSETS to a new value. Rows that you do not delete are then duplicates",
             f"{sum(skipped.values()):,}",
             ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
@@ -52,7 +52,7 @@ def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., 
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
     if offsets:
-        commit(consumers_commit, offsets, _COMMITTING_BEGINNINGS)
+        commit(consumers_commit, offsets, _COMMITTING_STARTS)
 
 
 def commit_where_partitions_begin(
@@ -77,11 +77,11 @@ def commit_where_partitions_begin(
     if not commits:
         return
     try:
-        commit(consumer.commit, commits, _COMMITTING_BEGINNINGS)
+        commit(consumer.commit, commits, _COMMITTING_STARTS)
     except GroupInUseError as error:
         if would_skip:
             hint = "Stop all members once, then start them"
-            raise RetryableError(_COMMITTING_BEGINNINGS, f"{error.cause}: the group has members", hint) from None
+            raise RetryableError(_COMMITTING_STARTS, f"{error.cause}: the group has members", hint) from None
         logger.debug("%s", error)
     else:
         logger.info("the group begins at %s", ", ".join(f"{tp.topic}[{tp.partition}]: {tp.offset}" for tp in commits))
@@ -98,7 +98,7 @@ def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
     return marked
 
 
-class Copies:
+class OffsetCommitter:
     """Commits the offsets up to which partitions are in the lake, for Kafka's tools. For the consumer's thread."""
 
     def __init__(self, client: Consumer, metrics: Metrics, timings: Timings) -> None:
@@ -107,7 +107,7 @@ class Copies:
         self._clock = timings.clock
         self._again_at = 0.0
 
-    def copy(self, assignments: Sequence[Assignment], *, asynchronous: bool) -> None:
+    def commit(self, assignments: Sequence[Assignment], *, asynchronous: bool) -> None:
         """Commit new offsets, and all offsets once a minute. A failed commit needs no retry before that."""
         offsets = {partition: offset for assignment in assignments for partition, offset in assignment.to_commit()}
         if offsets:

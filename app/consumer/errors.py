@@ -91,10 +91,8 @@ def at_line_of(error: BaseException) -> str:
 
     A path in the connector's folder is relative to this folder. Other paths are absolute.
     """
-    lines = [
-        f"{_shown(frame.f_code.co_filename)}:{line}" for frame, line in walk_tb(error.__traceback__) if _is_users(frame)
-    ]
-    return f" at {lines[-1]}" if lines else ""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__) if _is_users(frame)]
+    return f" at {_path_of(frames[-1][0])}:{frames[-1][1]}" if frames else ""
 
 
 def _is_users(frame: FrameType) -> bool:
@@ -103,6 +101,6 @@ def _is_users(frame: FrameType) -> bool:
     return not (file.startswith("<") or file.startswith(_LIBRARIES) or module.startswith(_OWN))
 
 
-def _shown(file: str) -> str:
+def _path_of(file: str) -> str:
     path = Path(file)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else file

@@ -78,34 +78,34 @@ class RowSizer:
 
 
 class RowMessage:
-    """A row in the form of a message. ``of`` is its original message. ``is_only``: this message has no other row."""
+    """A row in the form of a message. ``source`` is its original message. ``is_only``: ``source`` has no other row."""
 
-    __slots__ = ("_headers", "_text", "_timestamp", "is_only", "of")
+    __slots__ = ("_headers", "_text", "_timestamp", "is_only", "source")
 
-    def __init__(self, text: bytes, timestamp: int, headers: Any, of: Message) -> None:
+    def __init__(self, text: bytes, timestamp: int, headers: Any, source: Message) -> None:
         self._text = text
         self._timestamp = timestamp
         self._headers = headers
-        self.of = of
+        self.source = source
         self.is_only = True
 
     def __len__(self) -> int:
         return len(self._text)
 
     def topic(self) -> str:
-        return self.of.topic()
+        return self.source.topic()
 
     def partition(self) -> int:
-        return self.of.partition()
+        return self.source.partition()
 
     def offset(self) -> int:
-        return self.of.offset()
+        return self.source.offset()
 
     def timestamp(self) -> tuple[int, int]:
         return 0, self._timestamp
 
     def key(self) -> bytes | None:
-        return self.of.key()
+        return self.source.key()
 
     def value(self) -> bytes:
         return self._text
@@ -120,9 +120,9 @@ class RowMessage:
         """A row has none."""
 
     def row(self) -> Row:
-        key, message = self.of.key(), self.of if self.is_only else None
-        of_key = None if key is None else key.decode()
-        return Row(loads(self._text), of_key, self._timestamp, self.of.offset(), self._headers, message)
+        raw, message = self.source.key(), self.source if self.is_only else None
+        key = None if raw is None else raw.decode()
+        return Row(loads(self._text), key, self._timestamp, self.source.offset(), self._headers, message)
 
 
 def row_of(message: Any) -> Row:

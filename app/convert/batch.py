@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from app.bad_records.refusals import BadRecords, BadRowsError, ReadMessage, Refusal, not_written
-from app.convert.chunks import Chunk, Rows, chunks, in_one
+from app.convert.chunks import Chunk, Rows, chunks, join_rows
 from app.convert.columns import Columns
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
@@ -109,11 +109,11 @@ class BatchConverter:
             self._convert_lines(work, _rows_of(batch), before)
             for chunk in chunks(batch):
                 self._convert_chunk(work, chunk, self.whole_batches)
-        rows = self._in_one(work)
+        rows = self._join(work)
         if rows is None and work.converted:  # a column became double, and has a whole number with too many digits
             work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
-            rows = self._in_one(work)
+            rows = self._join(work)
         refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
         kept = [refusal.rejected for refusal in refused if self.bad_records.keep(refusal.rejected, refusal.hint)]
         return Converted(rows, [*batch.rejected, *kept], work.rescued)
@@ -240,8 +240,8 @@ class BatchConverter:
 
     # --- together ---------------------------------------------------------------------------------------------------
 
-    def _in_one(self, work: _Work) -> Rows | None:
-        rows = in_one(work.converted, self.schema.current.columns) if work.converted else None
+    def _join(self, work: _Work) -> Rows | None:
+        rows = join_rows(work.converted, self.schema.current.columns) if work.converted else None
         if rows is None or rows.table.column_names:
             return rows
         # A table without columns would have no rows either.

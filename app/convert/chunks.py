@@ -89,7 +89,7 @@ class Rows:
     has_timestamps: bool
 
 
-def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
+def join_rows(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
     """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
 
     ``converted`` contains the rows of at least one chunk. Their types are those of ``kinds``, or earlier ones.

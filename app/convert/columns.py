@@ -108,13 +108,13 @@ def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, 
         parts.append(fast or coerce_column(chunk, final, fixed=fixed, growth=growth))
         final = parts[-1].kind
     try:
-        return _in_one(parts, final, len(values))
+        return _join(parts, final, len(values))
     except CONVERSION_ERRORS:  # whole numbers with more digits than a double, which the column became later
         growth.free = free
         return coerce_column(values, kind, fixed=fixed, growth=growth)
 
 
-def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
+def _join(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
     starts = range(0, rows, CHUNK_ROWS)
     placed = list(zip(starts, parts, strict=True))
     misfits = {start + row: misfit for start, part in placed for row, misfit in part.misfits.items()}

@@ -49,7 +49,7 @@ def infer_fields(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
 
 def _refusal(value: Any) -> Reason | None:
     if not isinstance(value, dict):
-        return about(value, "", "it is no object with fields, but ")
+        return about(value, "", "it is not an object with fields, but ")
     for name in value:
         if not isinstance(name, str):
             return about(name, " is not text", "its field name ")

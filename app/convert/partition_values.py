@@ -77,10 +77,10 @@ def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
     if not path[1:] or not texts.null_count:
         return texts
     lacking = zip(rows, texts.is_null().to_pylist(), strict=True)
-    return pc.coalesce(texts, texts_of([_inner(row, path) if lacks else None for row, lacks in lacking], column))
+    return pc.coalesce(texts, texts_of([_value_inside(row, path) if lacks else None for row, lacks in lacking], column))
 
 
-def _inner(row: Row, path: Sequence[str]) -> Any:
+def _value_inside(row: Row, path: Sequence[str]) -> Any:
     value: Any = row.value
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -137,7 +137,7 @@ def texts_of(values: Sequence[Any], column: str) -> pa.Array:
                 text.encode()
         except (ValueError, RecursionError) as error:
             # Half of a surrogate pair, or a number or nesting that Python cannot convert to text.
-            cause = f"partition column {column!r} has a {type(value).__name__} that is no text"
+            cause = f"partition column {column!r} has a {type(value).__name__} that cannot become text"
             reasons[row] = Reason(cause).also("", f": {error}")
         texts.append(text)
     if reasons:
@@ -175,13 +175,15 @@ def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
     return codes.cast(pa.int32())
 
 
-def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: PartitionSpec, table_root: str) -> None:
-    """Refuses rows whose keys would be too long. ``of`` contains the parts of the batch, which decide the file names.
+def refuse_too_long(
+    values: Sequence[pa.Array], parts: Sequence[BatchPart], spec: PartitionSpec, table_root: str
+) -> None:
+    """Refuses rows whose keys would be too long. The ``parts`` of the batch decide the file names.
 
     Raises:
         BadRowsError: rows have folders that are too long. It lists all these rows.
     """
-    name = "x" * spec.computed_bytes + max((file_name([_grown(part)]) for part in of), key=len)
+    name = "x" * spec.computed_bytes + max((file_name([_with_longest_name(part)]) for part in parts), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
         return
     ids = group_ids(values)
@@ -197,7 +199,7 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
         raise BadRowsError({row: unusable[ids[row].as_py()] for row in pc.indices_nonzero(of_rows).to_pylist()})
 
 
-def _grown(part: BatchPart) -> BatchPart:
+def _with_longest_name(part: BatchPart) -> BatchPart:
     """Returns the part with the longest name that it may have, because the numbers of the full batch are larger."""
     offsets = replace(part.offsets, last=part.offsets.last + _MOST_OFFSETS)
     return replace(part, offsets=offsets, number=_MOST_BATCHES)

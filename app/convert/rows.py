@@ -129,10 +129,10 @@ class _Conversion:
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
         self._growth = growth
         names = field_names(self._values)
-        self._without_surplus(names - self._types.keys() - self._own - rules.fixed.keys())
+        self._rescue_surplus(names - self._types.keys() - self._own - rules.fixed.keys())
         self._inferred = infer_fields(self._values)
 
-    def _without_surplus(self, unknown: Set[str]) -> None:
+    def _rescue_surplus(self, unknown: Set[str]) -> None:
         """Rescues the fields that exceed the table's limit, before they become columns."""
         if len(unknown) <= self._growth.free:
             return
@@ -153,14 +153,14 @@ class _Conversion:
         """Rescues values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
-                self._rescue(name, row, value, "has no form in its column", is_of_kafka=True)
+                self._rescue(name, row, value, "cannot be stored in its column", is_of_kafka=True)
 
     def add_fields(self) -> None:
         """Adds the records' own fields, except the timestamp."""
         for name, array in self._inferred.items():
             values = FieldValues(self._values, name)
             if name in self._own:
-                self._add_shadowed(name, values)
+                self._rescue_shadowed(name, values)
             elif name not in self._types and name.lower() in self._folded:
                 self._rescue_all(name, values, CASE)
             else:
@@ -171,7 +171,7 @@ class _Conversion:
         fixed = name in self._rules.fixed
         growth.widens = self._rules.widens or name not in self._types
         column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
-        return _appearing(column) if fixed and name not in self._types else column
+        return _from_first_value(column) if fixed and name not in self._types else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
         """Fits one of the connector's own columns, which is added even if the table is full."""
@@ -181,12 +181,12 @@ class _Conversion:
     def _kind(self, name: str) -> pa.DataType | None:
         return self._types.get(name, self._rules.fixed.get(name))
 
-    def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
+    def _rescue_shadowed(self, name: str, values: Sequence[Any]) -> None:
         """Rescues fields with the name of one of the connector's own columns, if their values differ from it."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
-            self._rescue_all(name, values, "in a field of the name of a metadata column", self._extra[name].to_pylist())
+            self._rescue_all(name, values, "in a field named like a metadata column", self._extra[name].to_pylist())
         elif name == KEY_COLUMN:
             self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
 
@@ -288,7 +288,7 @@ class _Conversion:
         self._rescued_fields.setdefault(row, {})[name] = value
 
 
-def _appearing(column: Column) -> Column:
+def _from_first_value(column: Column) -> Column:
     """Returns a new column of a type that the user has set. The column exists from the first value that fits."""
     if column.array is None or not has_values(column.array):
         return Column(None, None, column.misfits, None)

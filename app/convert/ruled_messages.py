@@ -33,16 +33,16 @@ class RuledMessages:
         parsed = self._parser.parse(values, headers, self._kinds | field_types, fixed_fields)
         if parsed is None:
             return None
-        lacking = [name for name, array in parsed.items() if array.null_count == len(array)]
+        empty = [name for name, array in parsed.items() if array.null_count == len(array)]
         absent = {
-            name for name in lacking if rules.is_renamed(name) and not self._parser.has_field(values, headers, name)
+            name for name in empty if rules.is_renamed(name) and not self._parser.has_field(values, headers, name)
         }
         try:
-            named = rules.columns_of(name for name in parsed if name not in absent)
+            columns = rules.columns_of(name for name in parsed if name not in absent)
         except ValueError:
             return None
-        rules.meet(parsed.keys() - lacking)
-        arrays = {column: parsed[name] for name, column in named.items()}
+        rules.meet(parsed.keys() - empty)
+        arrays = {column: parsed[name] for name, column in columns.items()}
         for column in filter(rules.is_hashed, [*arrays]):
             if (hashes := rules.hashes(arrays[column])) is None:
                 return None

@@ -99,7 +99,7 @@ def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool, widens: 
     if isinstance(value, int | float):
         return _fit_number(value, kind, fixed=fixed, widens=widens)
     if pa.types.is_decimal(kind) and isinstance(value, Decimal):
-        return _exactly(value, kind)
+        return _to_decimal(value, kind)
     if fixed and isinstance(value, str):
         moment = _moment(value, kind)
         return None if moment is None else (moment, kind)
@@ -112,8 +112,8 @@ def _fit_number(value: float, kind: pa.DataType, *, fixed: bool, widens: bool) -
         return (float(value), kind) if not whole or (is_within(value, pa.int64()) and float(value) == value) else None
     if pa.types.is_decimal(kind):
         if isinstance(value, float):
-            return _exactly(Decimal(repr(value)), kind) if fixed else None
-        return _exactly(Decimal(value), kind)
+            return _to_decimal(Decimal(repr(value)), kind) if fixed else None
+        return _to_decimal(Decimal(value), kind)
     if kind not in _INT_BITS:
         return None
     if is_whole(value) and is_within(value, kind):
@@ -134,7 +134,7 @@ def is_within(value: float, kind: pa.DataType) -> bool:
     return bool(-(2**bits) <= value < 2**bits)
 
 
-def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
+def _to_decimal(value: Decimal, kind: pa.DataType) -> Stored | None:
     """Returns the number with the digits of a decimal type; ``None`` if the number has more digits."""
     if not value.is_finite() or (value == 0 and value.is_signed()):
         return None
@@ -185,5 +185,5 @@ _NATURAL: tuple[tuple[Any, Callable[[Any], pa.DataType | None]], ...] = (
     (datetime, _type_of_moment),
     (date, lambda _: pa.date32()),
     (time, lambda _: pa.string()),
-    (Decimal, lambda value: DECIMAL if _exactly(value, DECIMAL) else None),
+    (Decimal, lambda value: DECIMAL if _to_decimal(value, DECIMAL) else None),
 )

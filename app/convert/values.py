@@ -22,8 +22,8 @@ from app.table.type_names import parts, scalar_count, type_name
 
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of a list, multiplied by the fields of an element: 8 bytes each
 _IN_LIST = " (element of a list)"
-FULL = "has no place: no more fields can be added"
-CASE = "has a name that differs only in case from another one"
+FULL = "cannot be stored: no more fields can be added"
+CASE = "has a name that differs only in case from another name"
 
 RefuseName = Callable[[str], str | None]
 
@@ -276,7 +276,7 @@ def is_empty(value: Any) -> bool:
 
 def _refused(value: Any, kind: Growing, why: str = "") -> Fit:
     if not why:
-        why = f"in a {kind.name} column" if kind.is_decided else "fits no type of column"
+        why = f"in a {kind.name} column" if kind.is_decided else "does not fit any type of column"
     return None, Misfit(value, about(value, f" {why}"))
 
 

@@ -91,9 +91,9 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
     root = _root_of(table.location, configured.store_uri)
     if workspace_id and not root.startswith(f"{workspace_id}/"):
         outside = f"outside of the workspace's folder {workspace_id}"
-        raise _misplaced(table.location, outside, "Deploy the connector in the table's workspace")
+        raise _location_error(table.location, outside, "Deploy the connector in the table's workspace")
     if configured.root.startswith(f"{root}/"):  # it may contain other tables
-        raise _misplaced(table.location, f"above {configured.uri} as configured")
+        raise _location_error(table.location, f"above {configured.uri} as configured")
     if root != configured.root:
         logger.warning(
             "the catalog has the table at %s: the connector writes there, and not to %s as configured",
@@ -116,14 +116,14 @@ def _root_of(location: str, store_uri: str) -> str:
     bucket = own_path if are_paths else own_path.rpartition("/")[2]
     path = path if are_paths else _WITHOUT_HOST.sub(r"\1", path.strip("/"))
     if not f"{path}/".startswith(f"{bucket}/"):
-        raise _misplaced(location, f"which is not in {store_uri}", "Set the storage to the table's store")
+        raise _location_error(location, f"which is not in {store_uri}", "Set the storage to the table's store")
     root = path.removeprefix(bucket).strip("/")
     if {"", ".", ".."}.intersection(root.split("/")):
-        raise _misplaced(location, "which is not a separate folder")
+        raise _location_error(location, "which is not a separate folder")
     return root
 
 
-def _misplaced(location: str, where: str, remedy: str = "Correct it in the catalog") -> ConfigError:
+def _location_error(location: str, where: str, remedy: str = "Correct it in the catalog") -> ConfigError:
     cause = f"the catalog has it at {location}, {where}"
     return ConfigError("finding the location of the table", cause, f"{remedy}, or choose another TABLE_NAME")
 
@@ -192,8 +192,8 @@ def check_spec(
         if set(spec) != set(configured):
             raise ConfigError(
                 "checking the table's partitioning",
-                f"{where} is partitioned by {_listed(spec)}, HIVE_COLUMNS says {_listed(configured)}",
-                f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to continue this table, "
+                f"{where} is partitioned by {_format_list(spec)}, HIVE_COLUMNS says {_format_list(configured)}",
+                f"Set HIVE_COLUMNS={_format_setting(spec, configured, virtual)} to continue this table, "
                 "or TABLE_NAME to begin another table",
             )
     other = next((spec for spec in existing if tuple(configured) != spec), None)
@@ -202,16 +202,16 @@ def check_spec(
             "%s has its partition columns in the order %s, HIVE_COLUMNS in the order %s. Both work, but readers that "
             "list folders find two orders",
             where,
-            _listed(other),
-            _listed(configured),
+            _format_list(other),
+            _format_list(configured),
         )
 
 
-def _listed(columns: Sequence[str]) -> str:
+def _format_list(columns: Sequence[str]) -> str:
     return "[" + ", ".join(columns) + "]" if columns else "[] (no partitioning)"
 
 
-def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
+def _format_setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
     """Formats HIVE_COLUMNS for an existing spec. Virtual levels stay virtual, because folders do not show them."""
     existing = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     missing = [f"~{name}" for name in virtual if name not in spec and name not in configured]

@@ -68,13 +68,13 @@ class SchemaStore:
             FatalError: the schema or a footer cannot be read. The connector then does not guess the schema.
         """
         schema = self._read()
-        self._become(schema)
-        self.extend(self._fixed(schema))
+        self._replace_current(schema)
+        self.extend(self._types_in_settings(schema))
 
     def would_be(self) -> TableSchema:
         """Returns the schema that ``open`` would store, without writing it; raises the same errors."""
         schema = self._read()
-        return self._merged(schema, self._fixed(schema))
+        return self._merged(schema, self._types_in_settings(schema))
 
     def extend(self, schema: TableSchema) -> TableSchema:
         """Adds the columns of ``schema`` and returns the result. An existing column may keep a different type.
@@ -93,9 +93,9 @@ class SchemaStore:
                 if theirs is not None:
                     self._check_zone(theirs)
                     self._check(theirs)
-                    self._become(self._merged(theirs, self._fixed(theirs)))
+                    self._replace_current(self._merged(theirs, self._types_in_settings(theirs)))
             else:
-                self._become(merged)
+                self._replace_current(merged)
                 return merged
 
     def _read(self) -> TableSchema:
@@ -109,7 +109,7 @@ class SchemaStore:
     def _merged(self, first: TableSchema, second: TableSchema) -> TableSchema:
         return replace(first.merge(second, widens=self._widens), time_zone=self.time_zone)
 
-    def _fixed(self, schema: TableSchema) -> TableSchema:
+    def _types_in_settings(self, schema: TableSchema) -> TableSchema:
         """Returns the columns of the schema whose types the settings fix."""
         return TableSchema({name: kind for name, kind in self.types.items() if name in schema.columns})
 
@@ -159,7 +159,7 @@ class SchemaStore:
                 "Set the table's type or leave the column out, or set TABLE_NAME to begin another table",
             )
 
-    def _become(self, schema: TableSchema) -> None:
+    def _replace_current(self, schema: TableSchema) -> None:
         """Replaces the current schema, and logs columns that now have two types in the table's files."""
         paths = [
             path

@@ -262,7 +262,7 @@ class _RowSink(RowSink):
         super().__init__(*parts, **others)
 
     def _count_waiting(self) -> int:
-        return sum(len(each.rows) + len(each.rejected) for each in self._processed.of.copy().values())
+        return sum(len(each.rows) + len(each.rejected) for each in self._processed.by_tp.copy().values())
 
     def flush(self) -> None:
         super().flush()

@@ -170,7 +170,7 @@ a partition is read before it is claimed
 - client.assign([])
 + client.assign(tps)
 what a slow function leaves of a turn is not read again
-- self._reading.go_back(tp, offsets[taken.messages])
+- self._reading.seek(tp, offsets[taken.messages])
 a message that cannot be decompressed is skipped together with earlier unfinished messages
 - {*unfinished}
 + set()

@@ -31,7 +31,7 @@ class CurrentMessage:
         """
         for topic in topics:
             see = self.begin if topic.name == own else self._measure
-            vars(topic)["row_deserialize"] = _after(see, topic.row_deserialize)  # quixstreams has no callback for this
+            vars(topic)["row_deserialize"] = _before(see, topic.row_deserialize)  # quixstreams has no callback for this
 
     def begin(self, message: Message) -> None:
         """Note that the processing of a message begins; raises ``TooBigError``."""
@@ -51,7 +51,7 @@ class CurrentMessage:
         return message
 
 
-def _after(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _before(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def row_deserialize(message: Any) -> Any:
         see(message)
         return deserialize(message)

@@ -44,7 +44,7 @@ class Flushing:
         if error := self._member.group.watch.take_found():
             raise error
         self._flow.raise_failure()
-        self._admit(processed)
+        self._begin_claimed(processed)
         assignment = self._member.assignment
         if assignment is None:
             if may_claim:
@@ -78,7 +78,7 @@ class Flushing:
 
     def step(self, processed: Processed) -> bool:
         """Do the next step of a delivery. Returns whether all records are in lake and log."""
-        self._admit(processed)
+        self._begin_claimed(processed)
         assignment = self._member.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
             # Otherwise the next assignment receives them, because their bytes are counted together.
@@ -113,7 +113,7 @@ class Flushing:
         self.is_outdated = self.went_back = False
         self._member.begin(tps)
 
-    def _admit(self, processed: Processed) -> None:
+    def _begin_claimed(self, processed: Processed) -> None:
         """Drop rows that the log already contains, of the partitions whose claims have succeeded."""
         assignment = self._member.assignment
         claims = assignment.new_claims() if assignment else []
@@ -125,7 +125,7 @@ class Flushing:
             if assignment is not None:
                 assignment.partitions[claim.tp].begin(end + 1)
             self._metrics.begins(claim.tp, end + 1)
-            waiting = processed.of.get(claim.tp)
+            waiting = processed.by_tp.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are already in the table", claim.tp, end, dropped)
 

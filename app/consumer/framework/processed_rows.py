@@ -141,7 +141,7 @@ class Processed:
     def __init__(self, current: CurrentMessage) -> None:
         self._current = current
         self._sizer = RowSizer()
-        self.of: dict[TopicPartition, Waiting] = {}
+        self.by_tp: dict[TopicPartition, Waiting] = {}
         self.row_bytes = 0
         self.kept_bytes = 0
 
@@ -151,22 +151,22 @@ class Processed:
 
     @property
     def rows(self) -> int:
-        return sum(len(waiting.rows) for waiting in self.of.values())
+        return sum(len(waiting.rows) for waiting in self.by_tp.values())
 
     @property
     def news(self) -> frozenset[TopicPartition]:
         """The partitions of which the pipeline lacks records, or the offset up to which they were processed."""
-        return frozenset(tp for tp, waiting in self.of.copy().items() if waiting.has_news)
+        return frozenset(tp for tp, waiting in self.by_tp.copy().items() if waiting.has_news)
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        ages = ((tp, waiting.uncommitted.oldest) for tp, waiting in self.of.copy().items())
+        ages = ((tp, waiting.uncommitted.oldest) for tp, waiting in self.by_tp.copy().items())
         return {tp: oldest for tp, oldest in ages if oldest is not None}
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """The offset of the last message of each partition, if known."""
-        return {tp: waiting.processed for tp, waiting in self.of.items() if waiting.processed >= 0}
+        return {tp: waiting.processed for tp, waiting in self.by_tp.items() if waiting.processed >= 0}
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Processed:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:
             raise too_deep() from None
-        rows, offset = self.of[tp].rows, row.offset
+        rows, offset = self.by_tp[tp].rows, row.offset
         message = self._current.of(*tp, offset)
         if message is not None:
             of_message = MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # the row contains its headers
@@ -193,29 +193,29 @@ class Processed:
         with suppress(RecursionError):
             key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
             rejected = replace(rejected, key=key, value=value, headers=headers)
-        self.of[rejected.tp].rejected.append(rejected)
+        self.by_tp[rejected.tp].rejected.append(rejected)
         self.kept_bytes += rejected.nbytes
 
     # --- to the lake ------------------------------------------------------------------------------------------------
 
     def hand_over(self, assignment: Assignment) -> None:
         """Pass the records that the pipeline lacks to the assignment, whose partitions are all claimed."""
-        pieces = [self.of[tp].take_out(tp) for tp in self.news if tp in assignment.partitions]
+        pieces = [self.by_tp[tp].take_out(tp) for tp in self.news if tp in assignment.partitions]
         if pieces:
             size, self.row_bytes = self.row_bytes, 0
             assignment.take(pieces, size)
 
     def delivered(self) -> None:
-        for waiting in self.of.values():
+        for waiting in self.by_tp.values():
             waiting.delivered()
         self.kept_bytes = 0
 
     def unsealed(self) -> None:
-        for waiting in self.of.values():
+        for waiting in self.by_tp.values():
             waiting.unsealed()
 
     def rewound(self) -> "Processed":
         processed = Processed(self._current)
-        processed.of = {tp: kept for tp, waiting in self.of.items() if (kept := waiting.rewound())}
-        processed.kept_bytes = sum(record.nbytes for kept in processed.of.values() for record in kept.rejected)
+        processed.by_tp = {tp: kept for tp, waiting in self.by_tp.items() if (kept := waiting.rewound())}
+        processed.kept_bytes = sum(record.nbytes for kept in processed.by_tp.values() for record in kept.rejected)
         return processed

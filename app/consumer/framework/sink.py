@@ -92,7 +92,7 @@ class RowSink(BaseSink):
 
     def is_read(self, tp: TopicPartition) -> bool:
         """Whether this member consumes the partition now."""
-        return tp in self._processed.of
+        return tp in self._processed.by_tp
 
     def stop(self) -> None:
         """Give the next flush the shorter time limit, without a retry. Safe in a signal handler."""
@@ -102,7 +102,7 @@ class RowSink(BaseSink):
     def _tps(self) -> tuple[TopicPartition, ...]:
         """The partitions with messages that were processed since the last assignment."""
         assignment = self._member.assignment
-        return tuple({**self._processed.of, **(assignment.partitions if assignment else {})})
+        return tuple({**self._processed.by_tp, **(assignment.partitions if assignment else {})})
 
     @property
     def _held_bytes(self) -> int:
@@ -127,7 +127,7 @@ class RowSink(BaseSink):
         """Take a copy of a row; raises ``NotARowError`` if the value is not a dict, or the message is too large."""
         self.thread.is_in_message = True
         tp = TopicPartition(topic, partition)
-        if self._of(tp).is_repeated(offset):
+        if self._waiting_of(tp).is_repeated(offset):
             return
         check_row(value, timestamp, headers)
         most = self._member.flow.buffer.limits.max_record_bytes
@@ -176,7 +176,7 @@ class RowSink(BaseSink):
     def begin_record(self, context: MessageContext, timestamp: int) -> None:
         """Note that the processing of a record of the input topic begins."""
         self.thread.is_in_message = True
-        waiting = self._of(TopicPartition(context.topic, context.partition))
+        waiting = self._waiting_of(TopicPartition(context.topic, context.partition))
         waiting.begin_record()
         if waiting.uncommitted.oldest is None:
             waiting.uncommitted.consumed(context.offset, known_timestamp(timestamp))
@@ -195,7 +195,7 @@ class RowSink(BaseSink):
         Earlier records are then in the lake, if possible.
         """
         rejected = refusal.rejected
-        waiting = self._of(rejected.tp)
+        waiting = self._waiting_of(rejected.tp)
         is_in_checkpoint = waiting.first is not None
         if waiting.receive(rejected.offset):
             if is_in_checkpoint and not is_deserialized:
@@ -228,16 +228,16 @@ class RowSink(BaseSink):
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def _of(self, tp: TopicPartition) -> Waiting:
+    def _waiting_of(self, tp: TopicPartition) -> Waiting:
         try:
-            return self._processed.of[tp]
+            return self._processed.by_tp[tp]
         except KeyError:
-            waiting = self._processed.of[tp] = Waiting()
+            waiting = self._processed.by_tp[tp] = Waiting()
             self._observed.message_received(tp)
             return waiting
 
     def _end_message(self, tp: TopicPartition, offset: int, *, is_sought: bool) -> None:
-        waiting = self._of(tp)
+        waiting = self._waiting_of(tp)
         self._flushing.went_back |= waiting.receive(offset)
         waiting.end_message(offset, is_sought=is_sought)
         self.thread.is_in_message = False
@@ -248,7 +248,7 @@ class RowSink(BaseSink):
         try:
             is_kept = self._bad_records.keep(rejected, hint)
         except DataError:
-            self._of(rejected.tp).drop(rejected.offset)
+            self._waiting_of(rejected.tp).drop(rejected.offset)
             self._flush_before_the_end()
             raise
         if is_kept:
@@ -321,7 +321,7 @@ class RowSink(BaseSink):
         except HeldUpError as held_up:
             raise not_written(held_up) from None
         finally:
-            self._end_assignment(tuple(processed.of))
+            self._end_assignment(tuple(processed.by_tp))
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:

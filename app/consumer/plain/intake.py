@@ -54,7 +54,7 @@ class Reading:
         self.is_paused = False
         self.consumed = 0
 
-    def admit(self) -> None:
+    def begin_claimed(self) -> None:
         """Read the partitions whose claims have succeeded, from the log's end. Unclaimed partitions are not read."""
         new = self._members.new_claims()
         claims = sorted((claim for _, claim in new), key=lambda claim: claim.tp)
@@ -81,7 +81,7 @@ class Reading:
         self._partitions, self._paused = [], frozenset()
         self._full_since, self.is_paused = None, False
 
-    def go_back(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         try:
             self._client.seek(KafkaTopicPartition(*tp, offset))
         except KafkaException as error:
@@ -97,7 +97,7 @@ class Reading:
         room = buffer.room // (2 if buffer.is_shared else 1)
         return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, room) // self._size))
 
-    def took(self, messages: int, size: int, seconds: float) -> None:
+    def count_taken(self, messages: int, size: int, seconds: float) -> None:
         """Count messages that were taken, and note their bytes in memory and the time that this needed."""
         if messages:
             # Topics have messages of different sizes: after small ones, a poll could return many large ones.

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
-from app.consumer.commits import Copies
+from app.consumer.commits import OffsetCommitter
 from app.consumer.plain.intake import TURN_SECONDS, Intake, Reading, Taken
 from app.consumer.sink_observer import RunEnd
 from app.delivery.assignment import Assignment, Partition
@@ -57,7 +57,7 @@ class PlainLoop:
         self._run_end = run_end
         self._timings = members.runtime.timings
         self._reading = Reading(client, members, intake.observer)
-        self._copies = Copies(client, members.runtime.metrics, self._timings)
+        self._committer = OffsetCommitter(client, members.runtime.metrics, self._timings)
         self._has_topics = False
         self._is_stopping = False
 
@@ -131,7 +131,7 @@ class PlainLoop:
 
     def _end_assignments(self) -> None:
         """Commit the offsets of the records in the lake, and end the assignments."""
-        self._copies.copy(self._members.assignments, asynchronous=False)
+        self._committer.commit(self._members.assignments, asynchronous=False)
         self._members.end()
         self._reading.end()
 
@@ -141,11 +141,11 @@ class PlainLoop:
         self._members.suspend_failed()
         self._members.begin_waiting()
         self._members.claim_again()
-        self._reading.admit()
+        self._reading.begin_claimed()
         has_messages = self._reading.may_poll() and self._poll()
         self._intake.observer.turn(is_in_trouble=any(member.flow.is_in_trouble for member in self._members.all))
         self._members.suspend_failed()
-        self._copies.copy(self._members.assignments, asynchronous=True)
+        self._committer.commit(self._members.assignments, asynchronous=True)
         self._on_turn(has_messages)
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class PlainLoop:
                 with self._members.suspending_on_error(of_partition[0].topic()):
                     taken.append(self._take(of_partition, begin + TURN_SECONDS, unfinished))
             seconds = self._timings.clock() - begin
-            self._reading.took(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
+            self._reading.count_taken(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
         if len(messages) < len(polled):  # after the messages without an error, because an error may end the process
             self._failed([message for message in polled if message.error() is not None], unfinished)
         return bool(messages)
@@ -188,7 +188,7 @@ class PlainLoop:
         taken = self._intake.take(assignment, tp, messages, room=self._members.buffer.room, until=until)
         if taken.messages < len(messages):
             unfinished.add(tp)
-            self._reading.go_back(tp, offsets[taken.messages])
+            self._reading.seek(tp, offsets[taken.messages])
         return taken
 
     def _failed(self, failed: Sequence[Any], unfinished: Set[TopicPartition]) -> None:
@@ -217,7 +217,7 @@ class PlainLoop:
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
         self._reading.consumed += 1
-        self._reading.go_back(partition.tp, partition.taken)
+        self._reading.seek(partition.tp, partition.taken)
 
 
 def _by_partition(messages: Sequence[Message], *, has_topics: bool) -> list[list[Message]]:

@@ -238,16 +238,16 @@ def _without_message(row: RowMessage | Row) -> RowMessage | Row:
 class _Context(MessageContext):
     """The result of ``message_context()``. It reads an attribute of the message only when a function uses it."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_message",)
 
     def __init__(self, message: Any) -> None:
-        self._of = message
+        self._message = message
 
-    topic = property(lambda self: self._of.topic())
-    partition = property(lambda self: self._of.partition())
-    offset = property(lambda self: self._of.offset())
-    size = property(lambda self: len(self._of))
-    leader_epoch = property(lambda self: self._of.leader_epoch())
+    topic = property(lambda self: self._message.topic())
+    partition = property(lambda self: self._message.partition())
+    offset = property(lambda self: self._message.offset())
+    size = property(lambda self: len(self._message))
+    leader_epoch = property(lambda self: self._message.leader_epoch())
 
     def __reduce__(self) -> Any:
         """A copy does not contain the message, which cannot be copied."""

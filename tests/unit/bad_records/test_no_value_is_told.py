@@ -87,7 +87,7 @@ def test_of_a_partition_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     (rejected,) = stage(stager(spec("p")), batch({"p": f"{CANARY}\ud800"}), tmp_path / "staged").rejected
     told = told_of(rejected, caplog)
     assert_not_told(told)
-    assert "partition column 'p' has a str that is no text" in told
+    assert "partition column 'p' has a str that cannot become text" in told
 
 
 @pytest.mark.parametrize("kind", ["integer", "double", "json", "avro"])

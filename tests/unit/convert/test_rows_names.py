@@ -87,7 +87,7 @@ def test_a_name_that_differs_only_in_case_is_rescued() -> None:
     conversion = converted({"A": None}, {"a": 1, "A": 2}, {"A": 3}, {"s": {"b": 1, "B": 2}})
     assert rescued(conversion) == [None, {"A": 2}, {"A": 3}, {"s": {"B": 2}}]
     assert conversion.rescued["A"] == Rescue(
-        2, Reason("a value of type int has a name that differs only in case from another one")
+        2, Reason("a value of type int has a name that differs only in case from another name")
     )
     assert rescued(converted({"X": 1}, schema=INT)) == [{"X": 1}]
 
@@ -193,7 +193,7 @@ def test_a_field_named_like_the_rescued_data_goes_inside_them() -> None:
     [
         ({1: "x"}, "its field name 1 is not text"),
         ({"\ud800": 1}, "its field name '\\ud800' is not Unicode"),
-        ([1], "it is no object with fields, but [1]"),
+        ([1], "it is not an object with fields, but [1]"),
     ],
 )
 def test_records_that_cannot_be_rows_are_named_all_at_once(record: Any, reason: str) -> None:

@@ -160,8 +160,8 @@ def test_offsets_that_kafka_refuses_to_take(code: int, kind: type[Exception]) ->
     def refuse(*, offsets: list[KafkaTopicPartition], asynchronous: bool) -> None:
         raise KafkaException(KafkaError(code))
 
-    with pytest.raises(kind, match=r"^committing where partitions begin: ") as error:
-        commit(refuse, [own_offset(*TP, 70)], "committing where partitions begin")
+    with pytest.raises(kind, match=r"^committing the first offsets of partitions: ") as error:
+        commit(refuse, [own_offset(*TP, 70)], "committing the first offsets of partitions")
     assert type(error.value) is kind
 
 

@@ -136,7 +136,7 @@ def test_an_offset_that_a_tool_has_set_is_marked_before_anything_is_read(bench: 
     bench.member.starts = {P0: Start(1, is_set=True)}
     bench.client.commit_errors = [KafkaError.NOT_COORDINATOR] if fails else []
     if fails:
-        with pytest.raises(RetryableError, match="committing where partitions begin"):
+        with pytest.raises(RetryableError, match="committing the first offsets of partitions"):
             bench.run()
         assert bench.taken == {}
     else:
