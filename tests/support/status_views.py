@@ -150,7 +150,7 @@ def _starting_without_kafka() -> View:
         hint="Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up",
         seconds=32,
     )
-    return changed(_starting(), found=SETTINGS.location, waits=(kafka,), uptime=38.0, seconds=38.0)
+    return changed(_starting(), located=SETTINGS.location, waits=(kafka,), uptime=38.0, seconds=38.0)
 
 
 def _away(trouble: Trouble, state: str) -> View:
@@ -211,7 +211,7 @@ def _many_partitions() -> View:
 
 def _joining() -> View:
     ready = Probe(ok=False, detail="no partitions assigned yet")
-    return changed(_starting(), found=SETTINGS.location, state="waiting", ready=ready, seconds=3.0)
+    return changed(_starting(), located=SETTINGS.location, state="waiting", ready=ready, seconds=3.0)
 
 
 def _taking_over() -> View:

@@ -147,7 +147,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
     """Returns name, colour and state of each system that the connector works with."""
-    live, is_found = status.live, status.found is not None
+    live, is_found = status.live, status.located is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
 
