@@ -162,7 +162,7 @@ def _away(trouble: Trouble, state: str) -> View:
         oldest={TopicPartition(TOPIC, number): NOW - trouble.seconds - number for number in range(24)},
         due_in=-40.0,
         warned=(
-            Warned(NOW - trouble.seconds, "WARNING", f"{trouble.doing}: {trouble.cause}. Trying again until it works"),
+            Warned(NOW - trouble.seconds, "WARNING", f"{trouble.doing}: {trouble.cause}. Retrying until it works"),
         ),
         seconds=95.0,
     )
