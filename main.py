@@ -1,4 +1,4 @@
-"""Arguments → environment → settings → logging → the connector, or a command of another kind → exit code."""
+"""Arguments → environment → settings → logging → the connector, or another command → exit code."""
 
 # ruff: noqa: E402 - the handlers come first
 import os
@@ -6,8 +6,8 @@ import shlex
 import signal
 import sys
 
-# Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
-# A command that is stopped meanwhile has not done its work; the connector has nothing to lose yet.
+# Loading quixstreams and PySpark lasts a second, and a process with pid 1 ignores SIGTERM until it has a handler.
+# A command that is stopped meanwhile has failed; the connector has not consumed anything yet.
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] or os.environ.get("COMMAND", "").strip() else 0))
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
-# Deprecations inside the libraries are for their developers; they would be the first lines a user sees.
+# Deprecations inside the libraries are for their developers; otherwise they would be the first lines in the log.
 logging.captureWarnings(capture=True)
 logging.getLogger("py.warnings").setLevel(logging.ERROR)
 
@@ -25,11 +25,11 @@ _MISUSED = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the connector as the environment says, or the command that is named, and return the exit code."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - of those that have not read requires-python
+    """Run the connector with the environment's settings, or the command of the arguments; return the exit code."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - for users who start it without pip's check of requires-python
         return _not_installed(f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}")
 
-    from app.parts import NEW_PARSER  # noqa: PLC0415 - see above: the handler comes first
+    from app.parts import NEW_PARSER  # noqa: PLC0415 - after the handler, see above
 
     options = resolve_name(NEW_PARSER)().parse_args(arguments)
     try:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: Namespace) -> int:
-    """Load what was installed, read the settings, and run the command, or the connector without one."""
+    """Load the packages, read the settings, and run the command, or the connector without a command."""
     from dotenv import load_dotenv  # noqa: PLC0415
 
     from app import logs  # noqa: PLC0415
@@ -58,7 +58,7 @@ def _run(options: Namespace) -> int:
             raise ConfigError(f"reading {dotenv}", str(error), "Save it as UTF-8") from None
         if not options.command:  # a deployment may have no arguments
             options = _command_of_environment()
-        needs_broker = options.needs_broker or bool(vars(options).get("topic"))  # of try
+        needs_broker = options.needs_broker or bool(vars(options).get("topic"))  # an option of try
         settings = load_settings(needs_broker=needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)
@@ -75,20 +75,20 @@ def _run(options: Namespace) -> int:
 
 
 def _command_of_environment() -> Namespace:
-    """Read the command that COMMAND names with its options; it may name none."""
+    """Parse the command and options in COMMAND, which may be empty."""
     from app.errors import ConfigError  # noqa: PLC0415
     from app.parts import NEW_PARSER  # noqa: PLC0415
 
     try:
         arguments = shlex.split(os.environ.get("COMMAND", ""))
     except ValueError as error:
-        raise ConfigError("reading COMMAND", str(error), "Write it as in a shell") from None
+        raise ConfigError("reading COMMAND", str(error), "Quote it as in a shell") from None
     options: Namespace = resolve_name(NEW_PARSER)().parse_args(arguments)
     return options
 
 
 def _not_installed(cause: str) -> int:
-    """Say in one line how to install what is missing."""
+    """Print in one line how to install the missing packages."""
     print(  # noqa: T201
         f"ERROR! starting: {cause}. Run `python3 -m venv .venv`, `.venv/bin/pip install -r requirements.txt`, "
         "and then `.venv/bin/python main.py`",
@@ -102,5 +102,5 @@ if __name__ == "__main__":
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of libraries may hang in a call for minutes; nothing that matters is left to do.
+    # Threads of libraries may hang in a call for minutes; the process has no more work.
     os._exit(code)

@@ -1,7 +1,7 @@
-"""Quix TS Datalake Sink: a Kafka topic in, Hive-partitioned Parquet in a blob store out."""
+"""Quix TS Datalake Sink: writes Kafka topics to a store as Hive-partitioned Parquet."""
 
 import os
 
 __version__ = "0.9.0"
-# Where messages and the status page lead: an address, or this folder beside main.py, which the connector also serves.
+# The address of the documentation in messages and on the status page; by default the folder next to main.py.
 DOCUMENTS = os.environ.get("DOCS_URL", "").rstrip("/") or "docs"

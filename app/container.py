@@ -1,4 +1,4 @@
-"""The container around this process: its memory limit, and the host that ``localhost`` names in it."""
+"""The container of this process: its memory limit, and the meaning of ``localhost`` in it."""
 
 import os
 import re
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-_MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # of Docker, of Podman
+_MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # files of Docker and of Podman
 OWN_ADDRESS = re.compile(r"(?<![\w.-])(localhost|127\.\d+\.\d+\.\d+|::1)(?![\w-]|\.\w)", re.IGNORECASE)
 
 _GROUPS: Final = "proc/self/cgroup"
 _MOUNT, _FILE = "sys/fs/cgroup", "memory.max"
 _OLD_MOUNT, _OLD_FILE = "sys/fs/cgroup/memory", "memory.limit_in_bytes"  # version 1 has a tree for each resource
-_NO_LIMIT: Final = 1 << 50  # version 1 has no word for it: 2**63 bytes, less a page
+_NO_LIMIT: Final = 1 << 50  # version 1 shows a missing limit as 2**63 bytes, less a page
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """MB that the container may use; ``source`` is the file or the variable that says so."""
+    """MB that the container may use; ``source`` is the file or the variable with the limit."""
 
     mb: int
     source: str
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """Returns the smallest memory limit among the process's control group and its ancestors: all of them apply.
+    """Returns the smallest memory limit of the process's control group and its ancestors: all of them apply.
 
-    A group without a limit and a file that cannot be read count as no limit. ``root`` has ``/proc`` and ``/sys``.
+    A group without a limit and an unreadable file count as no limit. ``root`` contains ``/proc`` and ``/sys``.
     """
     return min(_limits(root), key=lambda limit: limit.mb, default=None)
 
@@ -42,7 +42,7 @@ def _limits(root: Path) -> Iterator[MemoryLimit]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yields the files that may hold a limit, innermost first. Only one version of control groups has such files."""
+    """Yields the files that may contain a limit, innermost first. Only one version of control groups has them."""
     groups = ""
     with suppress(OSError, ValueError):
         groups = (root / _GROUPS).read_text()
@@ -60,8 +60,8 @@ def _files(root: Path) -> Iterator[Path]:
             continue
         for depth in range(len(folders), 0, -1):
             yield mount.joinpath(*folders[:depth], name)
-    # A container may see only its own part of the tree, while /proc names its group as seen from outside. Those folders
-    # do not exist then, and the top of the tree is its group.
+    # A container may see only its own part of the tree, while /proc shows the group's path outside of the container.
+    # Then those folders do not exist, and the top of the tree is the container's group.
     yield root / _MOUNT / _FILE
     yield root / _OLD_MOUNT / _OLD_FILE
 
@@ -72,11 +72,11 @@ def is_container() -> bool:
 
 
 def with_own_address(hint: str, text: str) -> str:
-    """Adds a hint about ``localhost`` inside a container if ``text``, an address or an error that quotes it, has it."""
-    found = OWN_ADDRESS.search(text)
-    if found is None or not is_container():
+    """Adds a hint about ``localhost`` in a container if ``text``, an address or an error with it, contains it."""
+    match = OWN_ADDRESS.search(text)
+    if match is None or not is_container():
         return hint
     return (
-        f"{hint}. {found[1]} is this container itself: for a server on its host use host.docker.internal, or start the "
+        f"{hint}. {match[1]} is this container itself: for a server on its host use host.docker.internal, or start the "
         "container with --network host"
     )

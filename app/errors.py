@@ -1,7 +1,7 @@
-"""The errors that users meet: the action, the cause and the remedy. Functions that shorten the texts of others.
+"""The errors that users see, with the action, the cause and the remedy. Functions that shorten texts of other systems.
 
-SDK errors (boto3, requests, confluent_kafka, py4j) are translated into these in one place each, at the
-module that talks to the SDK. None of them derives from ``QuixException``: the framework may swallow those.
+For each SDK (boto3, requests, confluent_kafka, py4j), the module that uses it translates its errors into these. They do
+not derive from ``QuixException``, because the framework may swallow it.
 """
 
 import re
@@ -13,27 +13,27 @@ from app.formatting import escape_control
 from app.model import TopicPartition
 from app.redaction import redact
 
-System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]  # that the connector works with
+System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]
 
 
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 
 
 class ConnectorError(Exception):
-    """Base of all errors with a message for the user.
+    """Base class of all errors with a message for the user.
 
     Args:
-        doing: the action and its object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
-        cause: the reason, in the words of the other side if there are any.
-        hint: the remedy; empty if waiting is the only one.
+        doing: The action and its object, for example ``"uploading s3://lake/data/t/x.parquet"``.
+        cause: The reason, in the other system's words if there are any.
+        hint: The remedy; empty if waiting is the only one.
 
-    Control characters are escaped, so the message is one line. Of cause and hint, which may quote the other side, what
-    may be a secret is left out.
+    Control characters are escaped, so the message is one line. Cause and hint may quote other systems, so possible
+    secrets are removed.
 
     Attributes:
-        system: the system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
-        topic: the one that it is about, where it was found beside the topic's records.
-        ends_all: whether it ends the process also where other tables could go on.
+        system: The system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
+        topic: The error's topic, if it was not found while the topic's records were processed.
+        ends_all: Whether the error ends the process even if other tables could continue.
     """
 
     exit_code: ClassVar[int] = 1
@@ -55,13 +55,13 @@ class ConnectorError(Exception):
 
 
 class ConfigError(ConnectorError):
-    """The settings do not fit the world they point at; changing them is the way out."""
+    """The settings do not fit the systems; the user must change them."""
 
     exit_code = 2
 
 
 class DataError(ConnectorError):
-    """A record that cannot be written as it is; ``record`` has its topic-partition and offset where they are needed."""
+    """A record cannot be written; ``record`` is its topic-partition and offset, if they are needed."""
 
     def __init__(
         self, doing: str, cause: str, hint: str = "", *, record: tuple[TopicPartition, int] | None = None
@@ -71,7 +71,7 @@ class DataError(ConnectorError):
 
 
 class RetryableError(ConnectorError):
-    """Trying the same again later may work, after ``retry_after`` seconds where the other side asked for them."""
+    """A retry may succeed, after ``retry_after`` seconds if the other system requests them."""
 
     exit_code = 75
 
@@ -81,7 +81,7 @@ class RetryableError(ConnectorError):
 
 
 class FatalError(ConnectorError):
-    """Trying again cannot help: missing rights, a bucket that is gone, a refused request."""
+    """A retry cannot succeed: missing rights, a deleted bucket, a refused request."""
 
 
 class SparkLostError(ConnectorError):
@@ -94,7 +94,7 @@ class SparkLostError(ConnectorError):
 
 @contextmanager
 def blaming(system: System) -> Iterator[None]:
-    """Sets this system on each error that is raised inside and names none."""
+    """Sets this system on each error raised inside that has none."""
     try:
         yield
     except ConnectorError as error:
@@ -106,14 +106,14 @@ def blaming(system: System) -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Returns the innermost exception of a chain such as requests around urllib3 around the system."""
+    """Returns the innermost exception of a chain, such as the system's error inside urllib3's inside requests'."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
     return innermost(inner) if inner else error
 
 
 def last_words(error: BaseException) -> str:
-    """Returns the message of the innermost exception, without secrets and the prefixes that libraries add."""
+    """Returns the message of the innermost exception, without secrets and prefixes of libraries."""
     return one_line(redact(str(innermost(error))).rpartition(": ")[2])
 
 
@@ -123,6 +123,6 @@ def one_line(message: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Returns the text without secrets, at most this long. A secret that was cut would no longer be recognised."""
+    """Returns the text without secrets, at most this long. Secrets go first: half a secret would not be recognised."""
     text = redact(text)
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -1,4 +1,4 @@
-"""HTTP headers: checks that a secret fits into one, and reads ``retry-after``."""
+"""HTTP headers: checks that a secret fits into a header, and parses ``retry-after``."""
 
 import re
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ _SECONDS = re.compile(r"[0-9]{1,6}")
 
 
 def fits_header(value: str) -> bool:
-    """Whether a key or token can travel in a header: visible ASCII without blanks.
+    """Whether a header can contain this key or token: visible ASCII without blanks.
 
-    HTTP clients refuse other values with an error that quotes the value, so callers check secrets first.
+    HTTP clients refuse other values with an error that quotes the value. Therefore callers check secrets first.
     """
     return _ONE_WORD.fullmatch(value) is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` if it is unusable.
+    """Returns the seconds to wait from the ``retry-after`` header (RFC 9110, 10.2.3), or ``None`` if it is unusable.
 
-    A date is compared with the answer's own ``date`` header, because the two come from the same clock.
+    A date is compared with the answer's ``date`` header, because the two are from the same clock.
     """
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):

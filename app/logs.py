@@ -27,14 +27,14 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MARGIN = "    "
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _REMEMBERED = 10  # warnings and errors
-_LONGEST_REMEMBERED = 500  # characters of one of them
+_LONGEST_REMEMBERED = 500  # characters of a warning
 
 
 class TextFormatter(logging.Formatter):
-    """One line; that of an exception is followed by its traceback.
+    """Formats a record as one line, and adds the traceback of an exception.
 
-    Foreign text cannot begin a line or control a terminal: control characters are escaped, and the lines of a traceback
-    are indented.
+    Text of other systems cannot begin a line or control a terminal: control characters are escaped, and the lines of a
+    traceback are indented.
     """
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
+    """One object per line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
 
-    ``extra={"fields": {...}}`` adds further fields.
+    ``extra={"fields": {...}}`` adds fields.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -69,16 +69,16 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = redact(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = record.stack_info
-        return json.dumps(line, default=str)  # ASCII alone: safe in any encoding, and surrogates are no error
+        return json.dumps(line, default=str)  # only ASCII: safe in any encoding, and surrogates are no error
 
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-# These log a line for every request or call at INFO or DEBUG, which buries ours.
+# These libraries log a line for every request or call at INFO or DEBUG, which hides ours.
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j", "pyiceberg", "s3transfer", "urllib3")
-# During an outage, these log the same message several times a second.
+# During an outage, these loggers repeat a message several times a second.
 _REPETITIVE = (
     "app.kafka.topics",
     "app.kafka.connection",
@@ -90,8 +90,8 @@ _REPETITIVE = (
     "quixstreams.models.topics.admin",
 )
 _REPEATED_AFTER_SECONDS = 60.0
-_MOST_TOPICS = 200  # with a line a minute of their own; further topics share one
-_MOST_MESSAGES = 1_000  # whose times are kept: names in them come from outside
+_MOST_TOPICS = 200  # with a separate line per minute; further topics share one
+_MOST_MESSAGES = 1_000  # kept with their times; a limit, because other users choose the names in them
 _VARYING = re.compile(r" \(after .*|\d+")  # times and counters
 
 
@@ -104,7 +104,7 @@ class _Repetitions(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = _VARYING.sub("", record.getMessage())
-        if 0 <= record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:  # clocks are set back
+        if 0 <= record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:  # negative: a clock set back
             return False
         if len(self._last) >= _MOST_MESSAGES:
             self._last.clear()
@@ -116,46 +116,44 @@ _repetitions = _Repetitions()
 
 
 class OnceAMinute:
-    """Lets a line that may come often be logged once a minute, by any thread; ``count`` is how often it came.
+    """Limits a frequent log line to one per minute, from any thread; ``count`` counts all calls.
 
-    Each topic has a line of its own, up to a number of topics: who may create topics could fill the log otherwise.
+    Each topic has a separate line, up to a number of topics: otherwise users who create topics could fill the log.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._lines: dict[
-            str, tuple[float, int]
-        ] = {}  # by topic: when the next one may come, and how many were left out
+        self._lines: dict[str, tuple[float, int]] = {}  # by topic: time of the next line, and number of skipped lines
         self.count = 0
 
     def turn(self, topic: str = "") -> str | None:
-        """Returns what ends the line: how many were left out since the last one. ``None`` to leave this one out."""
+        """Returns the end of the line, with the number of lines skipped before; ``None`` to skip this line."""
         with self._lock:
             self.count += 1
             now = self._clock()
             if topic not in self._lines and len(self._lines) >= _MOST_TOPICS:
                 self._lines = {each: line for each, line in self._lines.items() if line[0] > now}
                 topic = topic if len(self._lines) < _MOST_TOPICS else ""
-            after, more = self._lines.get(topic, (now, 0))
+            after, skipped = self._lines.get(topic, (now, 0))
             if now < after:
-                self._lines[topic] = after, more + 1
+                self._lines[topic] = after, skipped + 1
                 return None
             self._lines[topic] = now + _REPEATED_AFTER_SECONDS, 0
-        return f" ({more:,} more since the last such message)" if more else ""
+        return f" ({skipped:,} more since the last such message)" if skipped else ""
 
 
 def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
-    """Logs to standard error at this level, the libraries' own noise at WARNING and above."""
+    """Logs to standard error at this level; logs the libraries' request lines only at WARNING and above."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(log_format))
-    handler.addFilter(_without_trace_of_a_library)
+    handler.addFilter(_remove_library_trace)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
     if level == "INFO":
         logging.getLogger("quixstreams").setLevel(logging.WARNING)
-    # When Java ends, py4j logs stack traces beside the errors it raises, and some of them on the root logger.
+    # When Java ends, py4j logs stack traces in addition to its errors, and some of them on the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
     for name in _REPETITIVE:
         logging.getLogger(name).addFilter(_is_for_this_client)
@@ -170,8 +168,8 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace:
         logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
 
 
-def _without_trace_of_a_library(record: logging.LogRecord) -> bool:
-    """Removes the stack trace that botocore logs beside an error that it raises."""
+def _remove_library_trace(record: logging.LogRecord) -> bool:
+    """Removes the stack trace that botocore logs in addition to an error that it raises."""
     if record.name.partition(".")[0] in _CHATTY and not logging.getLogger().isEnabledFor(logging.DEBUG):
         record.exc_info = None
     return True
@@ -182,24 +180,24 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_for_this_client(record: logging.LogRecord) -> bool:
-    """Drops warnings about properties of KAFKA_CLIENT_CONFIG that only another kind of client uses."""
+    """Drops warnings about properties of KAFKA_CLIENT_CONFIG that are for another kind of client."""
     message = record.getMessage()
     return not ("CONFWARN" in message and "will be ignored by this" in message)
 
 
 def announce_connected() -> None:
-    """Tells the platform's connection test that broker, store, catalog and Spark all work."""
-    print("CONNECTED!", flush=True)  # noqa: T201 - the test reads it whatever LOGLEVEL is
+    """Prints for the platform's connection test that broker, store, catalog and Spark all work."""
+    print("CONNECTED!", flush=True)  # noqa: T201 - the test needs the line at any LOGLEVEL
 
 
 def announce_failure(error: ConnectorError) -> None:
-    """Tells the platform's connection test, and everyone else, what is wrong and what to do."""
+    """Prints for the platform's connection test, and for users, the error and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A line of the log: seconds since the epoch, level, and text."""
+    """A warning or error in the log: seconds since the epoch, level, and text."""
 
     at: float
     level: str

@@ -1,13 +1,10 @@
-"""All waits and limits of the connector that are no settings, with the clock: one frozen group.
-
-Settings of the user, such as ``COMMIT_INTERVAL``, are not among them.
-"""
+"""The connector's waits and limits, with the clock, in one frozen object. The user's settings are not among them."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# The consumer is thrown out of its group when it does not poll for this long (librdkafka's default).
+# The group expels a consumer that does not poll for this time (librdkafka's default).
 _MAX_POLL_SECONDS = 300.0
 
 
@@ -16,27 +13,27 @@ class Timings:
     """Durations in seconds. Tests replace some.
 
     Attributes:
-        start_patience_seconds: how long a start waits for a broker, store or catalog that is not up yet.
-        session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
-            own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
-            the journal.
-        gather_seconds: the shortest time between two batches that are sealed for their size: one Spark job a second at
-            most. A job costs a tenth of a CPU-second, and another 5 ms for each file.
-        flush_seconds: deadline of a flush at a checkpoint.
-        revoke_seconds: deadline of a flush while partitions are revoked. quixstreams gives it a fifth of what the
-            consumer may stay away; ours ends just before, with a reason.
-        stop_seconds: deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
-        full_seconds: how long a full buffer may wait for a flush of quixstreams; see ``RowSink``.
-        look_seconds: the interval at which a waiting flush checks the pipeline for errors.
-        fenced_seconds: how long Kafka may still assign a partition to this member after another member has closed its
-            log; later, this member ends with an error. Also how long Kafka may take to confirm an assignment, before
-            its partitions are claimed again.
-        claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
+        start_patience_seconds: Limit of waiting for a broker, store or catalog that is not up yet.
+        session_seconds: Time without a reader for a killed member's partitions. The client sends heartbeats on a
+            separate thread, so a busy connector does not miss them. If Kafka expels a living member, the journal fences
+            it.
+        gather_seconds: Minimum time between two batches that end for their size: at most one Spark job per second. A
+            job costs a tenth of a CPU-second, and 5 ms more for each file.
+        flush_seconds: Deadline of a flush at a checkpoint.
+        revoke_seconds: Deadline of a flush while partitions are revoked. quixstreams abandons it after a fifth of the
+            longest poll interval; ours ends just before, with a reason.
+        stop_seconds: Deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
+        full_seconds: Limit of a full buffer's wait for a flush of quixstreams; see ``RowSink``.
+        look_seconds: Interval at which a waiting flush checks the pipeline for errors.
+        fenced_seconds: Time for which Kafka may still assign a partition to this member after another member has closed
+            its log; later, this member ends with an error. Also the limit for Kafka's confirmation of an assignment
+            before its partitions are claimed again.
+        claim_again_seconds: Period in which a member claims its partitions again at most three times, after other
             members have closed its log.
-        kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
-        first_suspension_seconds, longest_suspension_seconds: after these, doubled each time, a suspended table is
-            opened again; infinite if it is left to the next run.
-        first_retry_seconds, longest_retry_seconds: the pauses between tries of what another system refuses.
+        kafka_answer_seconds: Limit for Kafka's answer with the offsets of a partition.
+        first_suspension_seconds, longest_suspension_seconds: Pauses before a suspended table is opened again, doubled
+            each time; infinite if it is left to the next run.
+        first_retry_seconds, longest_retry_seconds: Pauses between retries of a request that failed.
     """
 
     clock: Callable[[], float] = time.monotonic

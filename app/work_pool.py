@@ -1,4 +1,4 @@
-"""Threads that are there while they have work: an idle table has none. Many items are worked on by a few of them."""
+"""Threads that exist only while they have work, so that an idle table has none. A few threads process many items."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ _Item = TypeVar("_Item")
 
 
 class WorkPool(Executor):
-    """Like ``ThreadPoolExecutor``, but a thread ends once no work waits, and the end of the process waits for none."""
+    """Like ``ThreadPoolExecutor``, but idle threads end, and the process ends without waiting for threads."""
 
     def __init__(self, name: str, workers: int = 1) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class WorkPool(Executor):
 
     @property
     def waiting(self) -> int:
-        """How many pieces of work no thread has begun."""
+        """Number of pieces of work that no thread has begun."""
         return len(self._waiting)
 
     def submit(self, work: Callable[_Given, _T], /, *args: _Given.args, **named: _Given.kwargs) -> Future[_T]:
@@ -63,13 +63,13 @@ class WorkPool(Executor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+                except BaseException as error:  # noqa: BLE001 - the caller receives it with the result
                     future.set_exception(error)
-            del future, work  # they keep records
+            del future, work  # they hold references to records
 
 
 def side_by_side(workers: int, work: Callable[[_Item], _T], items: Iterable[_Item]) -> Iterator[tuple[_Item, _T]]:
-    """Yield each item with its result, in the order of the items. Only a few are under way, whatever their number."""
+    """Yield each item with its result, in the order of the items. Only a few are processed at the same time."""
     waiting: deque[tuple[_Item, Future[_T]]] = deque()
     with ThreadPoolExecutor(workers, "side-by-side") as pool:
         for item in items:

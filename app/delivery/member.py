@@ -130,7 +130,7 @@ class Member:
     def may_claim_again(self, error: FencedError) -> bool:
         """Whether to claim the partitions of an assignment again that ended by this error; counts the claim.
 
-        Without a limit, two members of different clusters would take turns for ever.
+        Without a limit, two members of different clusters would alternate for ever.
         """
         now, last, timings = self.runtime.timings.clock(), self._claimed_again_at, self.runtime.timings
         is_often = len(last) == _MOST_AGAIN and now - last[0] <= timings.claim_again_seconds

@@ -274,9 +274,7 @@ class Stager:
         }
         unmet = self._converter.field_rules.unmet()
         inside = {name for column in self._spec.columns if "." in (name := self._spec.sources.get(column, ""))}
-        missing |= {
-            name: (setting, "are written as they came") for name, setting in unmet.items() if name not in inside
-        }
+        missing |= {name: (setting, "are written unchanged") for name, setting in unmet.items() if name not in inside}
         if not rows.has_timestamps and timestamp != KAFKA_TIMESTAMP:
             outcome = f"contain the Kafka timestamp there. Set {KAFKA_TIMESTAMP} if that is meant"
             missing[timestamp] = "TIMESTAMP_COLUMN", outcome

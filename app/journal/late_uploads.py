@@ -52,9 +52,11 @@ class RolledBackObjects:
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
         """Delete the objects that are due; at the end of the process all that a late upload may have restored."""
-        listed = [item for item in listed if item.key not in self._forgotten and self._is_removed(item)]
+        # Before ``remove`` has finished, a sweep would miss the placeholders that are put later.
+        removed = [item for item in listed if item.removed or item.key in self._removed]
+        waiting = [item for item in removed if item.key not in self._forgotten and self.may_be_back(item)]
         ignores_dates = is_last or self._store.refuses_overwrites  # a placeholder is deleted once, as soon as it is due
-        self._delete([item for item in listed if self.may_be_back(item) and (ignores_dates or self._is_due(item))])
+        self._delete([item for item in waiting if ignores_dates or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have restored the object: no placeholder refuses it, or no longer."""
@@ -67,10 +69,6 @@ class RolledBackObjects:
             for item in listed
             if item.key not in self._forgotten
         )
-
-    def _is_removed(self, item: RolledBack) -> bool:
-        """Whether ``remove`` has finished: a sweep before would miss the placeholders that are put later."""
-        return item.removed or item.key in self._removed
 
     def _is_due(self, item: RolledBack) -> bool:
         now = self._now()

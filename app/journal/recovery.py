@@ -71,8 +71,7 @@ class Settlement:
         is_only_topic = len({each.topic for each in batch.in_batch}) == 1
         readable = sum(len(self._offsets_in_kafka(each, is_only_topic=is_only_topic)) for each in batch.in_batch)
         expired = sum(len(each.batch_offsets) for each in batch.in_batch) - readable
-        kept = self._keep_existing(where, batch, expired) if expired else None
-        if kept is not None:
+        if expired and (kept := self._keep_existing(where, batch, expired)) is not None:
             return kept
         logger.info(
             "%s: batch %d of a former owner was incomplete (%d of %d objects missing): rolled back, to be read again",

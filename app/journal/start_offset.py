@@ -180,13 +180,13 @@ class Beginnings:
         start = self.start(tp, former, kafka)
         progress = self._progress(tp, former, start, kafka)
         if is_again:
-            start = replace(start, skipped=0)  # this process wrote them, so the log need not report them
+            start = replace(start, skipped=0)  # the reason is known, so the log need not report them
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
         moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
-        # If a member died during the claim at a time, and nothing was written since, the group's offset may be the old.
+        # The group's offset may be older than the time: a member died during its claim, and nothing was written since.
         begins = (moved.committed if moved else None) or 0  # records from here on may have expired since
         if moved is not None and (follows or (former and begins <= former.end + 1 <= max(begins, kafka.low))):
             kafka = moved

@@ -55,8 +55,8 @@ class Takeover:
     ) -> dict[TopicPartition, Begin]:
         """Do steps 1 to 4 for the assignment with this log; return how the partitions begin that are claimed now.
 
-        For the others, another member or a temporary error (no leader, for example) stopped the claim: call again for
-        these. If none is claimed, the first error is raised; repeat the call then. ``is_again``: see ``Beginnings.of``.
+        Another member, or a temporary error such as a missing leader, prevented the other claims: call again for these
+        partitions. If none is claimed, the first error is raised; repeat the call. ``is_again``: see ``Beginnings.of``.
         """
         cluster_id = self.beginnings.offsets.cluster_id()
         for _ in range(_MOST_TRIES):

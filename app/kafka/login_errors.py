@@ -60,7 +60,7 @@ _KINDS: Final = (
         "The brokers refuse the token. Check KAFKA_OAUTH_SCOPE and KAFKA_OAUTH_EXTENSIONS, or with AWS_MSK_IAM the "
         "region, and that the role may kafka-cluster:Connect",
     ),
-    # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka takes that for an outage.
+    # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka reports this as an outage.
     _Kind(
         (" alert ", "certificate expired"),
         "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart the connector",

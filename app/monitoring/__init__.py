@@ -1,1 +1,1 @@
-"""Shows a running connector to people and platforms: metrics, probes, and the status page."""
+"""Shows a running connector to users and platforms: metrics, probes, and the status page."""

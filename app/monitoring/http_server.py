@@ -1,8 +1,8 @@
-"""Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not block others.
+"""Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not block other clients.
 
-The port may be open to a whole network. One thread serves all connections, and answers probes. Their number is bounded:
-a new connection closes the oldest one. Each connection has one request and one answer, and a time limit for both.
-Another thread renders the pages, so that no probe waits for one, and each at most once in a second.
+The port may be open to a complete network. One thread serves all connections, and answers probes. The number of
+connections is limited: a new connection closes the oldest one. Each connection has one request and one answer, and a
+time limit for both. Another thread renders each page at most once per second, so that no probe waits for a page.
 """
 
 import ipaddress
@@ -30,12 +30,12 @@ from app.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS: Final = 256
-_PATIENCE_SECONDS = 20.0  # from the begin of a connection until the client has taken the answer
-_BACKLOG = 1024  # connections that the system holds for us; a client waits for a second when it is full
-_ACCEPTED_AT_ONCE = 64  # far below MOST_CONNECTIONS: a new connection is read before others take its place
+_PATIENCE_SECONDS = 20.0  # from the start of a connection until the client has read the answer
+_BACKLOG = 1024  # connections that the system queues; when the queue is full, a client waits for a second
+_ACCEPTED_AT_ONCE = 64  # far below MOST_CONNECTIONS: a new connection is read before newer ones replace it
 _LONGEST_HEAD = 16 * 1024
-_KEPT_SECONDS = 1.0  # a page
-_MOST_KEPT = 256  # pages of tables
+_CACHE_SECONDS = 1.0
+_MOST_CACHED = 256  # pages of tables
 _T = TypeVar("_T")
 
 _HEADERS: Final = {
@@ -46,32 +46,32 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _UNKNOWN_HOST: Final = PlainTextResponse(
-    "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS\n", 421
+    "this host name is not allowed here: use localhost or an IP address, or set HTTP_ALLOWED_HOSTS\n", 421
 )
 
 Pages = Mapping[str, Callable[..., Response | None]]
-"""Paths, and functions that return their answers, by what a path has in braces; ``None`` for a name without a page."""
+"""Paths, and functions of their parameters that return the answers; ``None`` for a name without a page."""
 
 
 class AllowedHosts:
-    """The host names that the pages answer to, against DNS rebinding; if the user ``named`` any, all are checked.
+    """The host names for which the pages answer, against DNS rebinding; with ``names`` by the user, all are checked.
 
     A web page can resolve its own name to 127.0.0.1; a browser on this machine then lets it read local ports. The
     request still has the page's name as its ``Host``.
 
-    So names are checked for connections on the loopback. Elsewhere every client of the port may read it, and a service
-    has unknown names: of Kubernetes, a proxy or a public address.
+    Therefore names are checked for connections on the loopback. Elsewhere every client of the port may read it, and a
+    service has names that the connector does not know: of Kubernetes, a proxy or a public address.
     """
 
-    def __init__(self, named: Collection[str] = ()) -> None:
-        self._names = {"localhost", socket.gethostname().lower(), *(name.lower() for name in named)}
-        self._is_checked_everywhere = bool(named)
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
+        self._is_checked_everywhere = bool(names)
 
     def allow(self, host: str | None, address: str) -> bool:
         """Returns whether to answer a request.
 
-        ``host`` is its ``Host``, with or without a port, ``None`` if it has none; every browser sends one. ``address``
-        is our end of the connection.
+        ``host`` is the request's ``Host``, with or without a port; ``None`` without one, but every browser sends one.
+        ``address`` is our end of the connection.
         """
         own = _address(address)
         if host is None or not (self._is_checked_everywhere or (own and own.is_loopback)):
@@ -84,19 +84,19 @@ class AllowedHosts:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Returns the IP address that this is, ``None`` for a name."""
+    """Parses an IP address; ``None`` for a name."""
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found  # from a socket for both IP versions
+    return getattr(address, "ipv4_mapped", None) or address  # from a socket for both IP versions
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Opens the port at a name, or an IPv4 or IPv6 address; ``0.0.0.0`` or ``::`` are all interfaces.
 
     Raises:
-        ConfigError: the port is taken, or host or port are not allowed.
+        ConfigError: The port is in use, or host or port are not allowed.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -105,16 +105,16 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:  # a name with two dots in a row is a UnicodeError
         raise ConfigError(
             f"opening HTTP_PORT={port} on HTTP_HOST={host}",
-            str(getattr(error, "strerror", None) or error).partition(" (while")[0],  # Python names the address again
-            "Choose another port or host, or port 0 for none",
+            str(getattr(error, "strerror", None) or error).partition(" (while")[0],  # Python repeats the address there
+            "Set another port or host, or HTTP_PORT=0 for none",
         ) from None
 
 
 def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: AllowedHosts) -> None:
     """Answers on a thread until the process ends.
 
-    ``pages`` are for people and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: answered for
-    every ``Host``, whatever the pages do.
+    ``pages`` are for users and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: they answer
+    for every ``Host``, and do not wait for pages.
     """
     config = uvicorn.Config(
         _app(pages, probes, allowed),
@@ -164,16 +164,16 @@ def _endpoint(
 
 
 def kept(page: Callable[..., _T]) -> Callable[..., _T]:
-    """Calls this once in each second at most, for each name: 500 partitions take 15 ms."""
-    results, second = lru_cache(_MOST_KEPT)(page), 0.0
+    """Returns a function that calls ``page`` at most once per second and name: 500 partitions need 15 ms."""
+    results, second = lru_cache(_MOST_CACHED)(page), 0.0
 
-    def in_second(**named: str) -> _T:
+    def call(**named: str) -> _T:
         nonlocal second
-        if second != (second := time.monotonic() // _KEPT_SECONDS):
+        if second != (second := time.monotonic() // _CACHE_SECONDS):
             results.cache_clear()
         return results(**named)
 
-    return in_second
+    return call
 
 
 class _Server(uvicorn.Server):
@@ -193,7 +193,7 @@ class _Connection(H11Protocol):
         self._deadline = self.loop.call_later(_PATIENCE_SECONDS, transport.abort)
         open_ones = cast("set[_Connection]", self.connections)
         if len(open_ones) > MOST_CONNECTIONS:
-            oldest = min(open_ones, key=lambda each: each._deadline.when())
+            oldest = min(open_ones, key=lambda connection: connection._deadline.when())
             open_ones.remove(oldest)
             oldest.transport.abort()
 

@@ -25,7 +25,7 @@ def _maintained(field: str) -> _Read:
     return lambda s: getattr(s.counts.maintenance, field, None)
 
 
-# Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
+# Name without "lake_sink_", documentation, and value; gauges with an unknown value are left out.
 _COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
     ("rows", "Rows written to the lake since the process started.", _total("rows")),
     ("bytes", "Bytes of the Parquet files written to the lake since the process started.", _total("size")),
@@ -34,9 +34,9 @@ _COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
     ("dead_letters", "Records written to the dead letter since the process started.", _total("dead_letters")),
     ("rescued_values", "Values that fit no column and went to _rescued_data.", _total("rescued")),
     ("pauses", "Pauses of consuming because the store or the catalog took too long.", _total("pauses")),
-    ("fenced_partitions", "Partitions that another member had taken over while this one wrote.", _total("fenced")),
-    ("consumed_records", "Records that were read from Kafka.", lambda s: s.live.consumption.consumed),
-    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
+    ("fenced_partitions", "Partitions that another member claimed while this member wrote.", _total("fenced")),
+    ("consumed_records", "Records read from Kafka.", lambda s: s.live.consumption.consumed),
+    ("skipped_records", "Bad records skipped because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
 )
 _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
@@ -48,11 +48,11 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ),
     (
         "kafka_answer_timestamp_seconds",
-        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
+        "When Kafka last returned the end of a partition, Unix time; before the first answer, when consuming began.",
         lambda s: s.counts.last_answer or s.counts.consuming_since,
     ),
     ("next_commit_seconds", "Seconds to the next commit, negative if it is late.", lambda s: s.live.consumption.due_in),
-    ("buffer_bytes", "Size of the rows held in Python, as estimated.", lambda s: s.live.consumption.held_bytes),
+    ("buffer_bytes", "Estimated size of the rows held in Python.", lambda s: s.live.consumption.held_bytes),
     ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
     ("batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
     (
@@ -62,38 +62,38 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ),
     ("compaction_interval_seconds", "Seconds between compactions: COMPACT.", lambda s: s.compaction_seconds),
     ("compaction_merged_files", "Files that the last compaction merged.", _maintained("before")),
-    ("compaction_new_files", "Files that they became.", _maintained("after")),
-    ("compaction_later_files", "Small files that were too young for it.", _maintained("later")),
-    ("compaction_failed_folders", "Folders that it left because of an error.", _maintained("failed")),
-    ("erased_timestamp_seconds", "When KEEP last erased what was too old, Unix time.", _maintained("erased")),
-    ("erased_rows", "Rows that it erased.", _maintained("rows")),
-    ("erased_failed_folders", "Folders that it left because of an error.", _maintained("left")),
+    ("compaction_new_files", "Merged files that the last compaction wrote.", _maintained("after")),
+    ("compaction_later_files", "Small files that were too young for the last compaction.", _maintained("later")),
+    ("compaction_failed_folders", "Folders that the last compaction skipped by an error.", _maintained("failed")),
+    ("erased_timestamp_seconds", "When KEEP last erased old rows, Unix time.", _maintained("erased")),
+    ("erased_rows", "Rows that KEEP erased then.", _maintained("rows")),
+    ("erased_failed_folders", "Folders that KEEP skipped because of an error.", _maintained("left")),
     (
         "left_out_topics",
-        "Topics that are there and not written: the status page says why.",
+        "Topics that exist and are not written: the status page shows why.",
         lambda s: len(s.live.consumption.left_out),
     ),
     ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("other_programs", "Other programs that have partitions in the group.", lambda s: len(s.counts.programs)),
-    ("erased_clock_seconds", "How far ahead of the store it found this clock; 0: erased.", _maintained("clock")),
+    ("erased_clock_seconds", "Seconds by which this clock is ahead of the store's; 0: erased.", _maintained("clock")),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.settings.commit_interval),
 )
-# The same for each partition, from its position and the age of its oldest message that is not committed.
+# Gauges of each partition, from its position and the age of its oldest uncommitted message.
 _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
-    ("lag_messages", "Messages of an assigned partition that are not committed yet.", lambda each, _: each.lag),
-    ("committed_offset", "Offset after the last one that is committed.", lambda each, _: each.committed),
+    ("lag_messages", "Uncommitted messages of an assigned partition.", lambda position, _: position.lag),
+    ("committed_offset", "Offset after the last committed message.", lambda position, _: position.committed),
     (
         "partition_last_commit_timestamp_seconds",
         "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
-        lambda each, _: each.committed_at or each.begun_at,
+        lambda position, _: position.committed_at or position.begun_at,
     ),
-    ("end_offset", "Offset of the next message to be produced.", lambda each, _: each.end),
+    ("end_offset", "Offset of the next message to be produced.", lambda position, _: position.end),
     ("freshness_seconds", "Age in seconds of the oldest message that is not committed; 0: none.", lambda _, age: age),
 )
 
 
 class Exposition:
-    """All metrics of this process: those of ``counted``, and what the status says."""
+    """All metrics of this process: those of ``counted``, and values of the status."""
 
     def __init__(self, counted: CollectorRegistry, status: Callable[[], Status]) -> None:
         self._counted = counted
@@ -101,7 +101,7 @@ class Exposition:
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        # No process has pid 0: without Java the collector gives nothing.
+        # No process has pid 0, so without Java the collector returns no metrics.
         ProcessCollector("lake_sink_java", pid=lambda: status().live.java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
@@ -119,27 +119,27 @@ class Exposition:
         yield from _of_partitions(status)
         yield from _of_tables(status)
         states = {(each,): each == status.live.state for each in STATES}
-        yield _gauge("state", "1 for the state that the connector is in.", ["state"], states)
-        if status.found:  # a changing table would look like a second deployment
-            settings, table = status.settings, status.found.uri
+        yield _gauge("state", "1 for the connector's present state.", ["state"], states)
+        if status.located:  # a changing table would look like a second deployment
+            settings, table = status.settings, status.located.uri
             names = {"topic": settings.input_topic, "consumer_group": settings.consumer_group, "table": table}
-            told = "Topic, consumer group and table, as labels of the value 1."
-            yield _gauge("deployment_info", told, [*names], {(*names.values(),): 1})
+            documentation = "Topic, consumer group and table, as labels of the value 1."
+            yield _gauge("deployment_info", documentation, [*names], {(*names.values(),): 1})
         yield _gauge("build_info", "Versions, as labels of the value 1.", [*VERSIONS], {(*VERSIONS.values(),): 1})
 
 
 def _of_partitions(status: Status) -> Iterator[Metric]:
     now, oldest = status.counts.at, status.live.consumption.oldest
-    known = [(tp, each, each.freshness(now, oldest.get(tp))) for tp, each in sorted(status.counts.positions.items())]
+    rows = [(tp, each, each.freshness(now, oldest.get(tp))) for tp, each in sorted(status.counts.positions.items())]
     for name, documentation, read in _PARTITION_GAUGES:
-        values = {(tp.topic, str(tp.partition)): read(position, age) for tp, position, age in known}
+        values = {(tp.topic, str(tp.partition)): read(position, age) for tp, position, age in rows}
         yield _gauge(name, documentation, ["topic", "partition"], values)
 
 
 def _of_tables(status: Status) -> Iterator[Metric]:
-    """The series of each table, where there are several."""
+    """Yields the series of each of several tables."""
     for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
-        counter = CounterMetricFamily(f"lake_sink_table_{name}", "The same of one of several.", labels=["table"])
+        counter = CounterMetricFamily(f"lake_sink_table_{name}", f"{name.title()} of a table.", labels=["table"])
         for table, counts in status.counts.of_tables.items():
             counter.add_metric([table], getattr(counts.totals, field))
         yield counter
@@ -150,9 +150,9 @@ def _of_tables(status: Status) -> Iterator[Metric]:
 
 
 def _gauge(name: str, documentation: str, labels: Sequence[str], values: Mapping[Any, float | None]) -> Metric:
-    """Returns the values that are known, by those of the labels."""
+    """Returns a gauge of the known values, by the values of their labels."""
     gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=labels)
-    for each, value in values.items():
+    for label_values, value in values.items():
         if value is not None:
-            gauge.add_metric(each, float(value))
+            gauge.add_metric(label_values, float(value))
     return gauge

@@ -17,10 +17,10 @@ from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.delivery.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
-# Upper bounds in seconds. A step normally takes tens of milliseconds, and minutes with many large files.
+# Upper bounds in seconds. A step usually lasts tens of milliseconds, and minutes for many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-# The end of a transaction takes an offset without a message, so a lag of one offset may be no message.
+# The end of a transaction uses an offset without a message, so a lag of one offset may be no message.
 _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
 
@@ -29,10 +29,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second s
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBatch:
-    """A batch in the lake. ``seconds`` has the duration of each step; ``at`` is in seconds since the epoch.
+    """A batch in the lake. ``seconds`` contains the duration of each step; ``at`` is in seconds since the epoch.
 
-    ``dropped`` counts files that were not registered, because their partition was revoked. ``table`` has a name where
-    there are several.
+    ``dropped`` counts files that were not registered, because their partition was revoked. ``table`` is empty unless
+    there are several tables.
     """
 
     number: int
@@ -55,8 +55,8 @@ class Position:
 
     Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
     commit (``None`` before the first one). ``end`` is the next offset to be produced (``None`` if unknown).
-    ``waits_since`` is the time when messages were first seen to wait, or of the last commit that left some (``None`` if
-    none wait). ``begun_at`` is the start of consuming.
+    ``waits_since`` is the time since which messages wait, or of the last commit after which some wait (``None`` if none
+    wait). ``begun_at`` is the start of consuming.
     """
 
     committed: int
@@ -67,22 +67,22 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """Uncommitted messages; ``None`` if unknown."""
+        """Number of uncommitted messages; ``None`` if unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
     def commits(self, offset: int, now: float) -> "Position":
         return replace(self, committed=offset, committed_at=now, waits_since=None).reaches(self.end, now)
 
     def reaches(self, end: int | None, now: float) -> "Position":
-        found = replace(self, end=end)
+        moved = replace(self, end=end)
         since = now if self.waits_since is None else self.waits_since
-        return replace(found, waits_since=since if (found.lag or 0) > _TRANSACTION_END else None)
+        return replace(moved, waits_since=since if (moved.lag or 0) > _TRANSACTION_END else None)
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
         """Returns the age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
 
-        ``oldest`` is the time of the oldest message that is consumed and uncommitted. Without one, messages in Kafka
-        count from the time when they were first seen: they are at least that old. Times are seconds since the epoch.
+        ``oldest`` is the time of the oldest consumed and uncommitted message. Without one, messages in Kafka count from
+        the time when the connector first saw them: they are at least that old. Times are seconds since the epoch.
         """
         since = self.waits_since if oldest is None else oldest
         if since is None:
@@ -92,7 +92,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts since the process began; ``size`` is that of the Parquet files in bytes."""
+    """Counts since the process began; ``size`` is the size of the Parquet files in bytes."""
 
     rows: int = 0
     files: int = 0
@@ -112,11 +112,11 @@ class Counts:
     """The counts at the time ``at``.
 
     Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
-    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
-    ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
-    latest first. ``replicas`` are the members of the group that write this table, if known; ``programs`` are
-    other members that have partitions of its topics, since ``programs_since``. ``maintenance`` is the last
-    one, if COMPACT or KEEP is set and there was one. ``of_tables`` has the batches of each of several, by name.
+    answer with the end of a partition. ``consuming_since`` is the start of consuming; before that, the process's start.
+    ``losses`` lists lost records with their times, the latest last; ``last_batches`` begins with the latest.
+    ``replicas`` is the number of members that write this table, if known. ``programs`` are other members that have
+    partitions of its topics, since ``programs_since``. ``maintenance`` is the last maintenance, if COMPACT or KEEP is
+    set. ``of_tables`` contains the counts of each of several tables, by name.
     """
 
     at: float = 0.0
@@ -135,7 +135,7 @@ class Counts:
 
     @property
     def lasting_programs(self) -> Sequence[str]:
-        """Other programs that have partitions, if it lasts longer than a rebalance."""
+        """Other programs that have had partitions for longer than a rebalance."""
         return self.programs if self.at - self.programs_since >= OUTAGE_SECONDS else ()
 
     @property
@@ -149,29 +149,29 @@ class Counts:
 
     @property
     def lag(self) -> int | None:
-        """The total lag of all assigned partitions; ``None`` if none is assigned, or the lag of one is unknown."""
+        """The total lag of all assigned partitions; ``None`` if none is assigned, or a partition's lag is unknown."""
         lags = [position.lag for position in self.positions.values()]
-        known = [lag for lag in lags if lag is not None]
-        return sum(known) if lags and len(known) == len(lags) else None
+        known_lags = [lag for lag in lags if lag is not None]
+        return sum(known_lags) if lags and len(known_lags) == len(lags) else None
 
 
 class Metrics:
-    """Counts the work of the connector. ``registry`` has the retries and the times of steps, ``counts()`` all else."""
+    """Counts the connector's work. ``registry`` has the retries and the times of steps, ``counts()`` the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
-        self.table = ""  # a name where there are several
+        self.table = ""  # set if there are several tables
         self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
-        self._all = self  # has the counts, also of what ``of_table`` gives
+        self._all = self  # holds the counts, also those of the results of ``of_table``
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
         new = partial(Counter, registry=self.registry)
         self._retries = new("lake_sink_retries", "Failed tries that were repeated.", ["operation"])
-        self._retries_of_tables = new("lake_sink_table_retries", "The same of one of several.", ["table", "operation"])
+        self._retries_of_tables = new("lake_sink_table_retries", "Repeated tries of a table.", ["table", "operation"])
         self._steps = Histogram(
             "lake_sink_step_seconds",
-            "Seconds that each step of a batch took, without waits for a system that was away.",
+            "Seconds of each step of a batch, without waits for unavailable systems.",
             ["step"],
             registry=self.registry,
             buckets=_BUCKETS,
@@ -182,11 +182,11 @@ class Metrics:
             self._steps.labels(step)
 
     def of_table(self, table: str) -> "Metrics":
-        """Returns these metrics as one of several tables uses them: waits and failed tries have its name."""
-        its = copy(self)
-        its.table = table
-        its.waits = self.waits.of_table(table, its.failed_try)
-        return its
+        """Returns the metrics for one of several tables: they add its name to waits and failed tries."""
+        metrics = copy(self)
+        metrics.table = table
+        metrics.waits = self.waits.of_table(table, metrics.failed_try)
+        return metrics
 
     def counts(self) -> Counts:
         """Returns an immutable snapshot of the counts."""
@@ -207,7 +207,7 @@ class Metrics:
             self._all._counts = replace(self._all._counts, totals=self._all._counts.totals + more)
 
     def consuming(self) -> None:
-        """Records the start of consuming: a commit is expected from now on."""
+        """Notes the start of consuming, from which on commits are expected."""
         with self._lock:
             self._all._counts = replace(self._all._counts, consuming_since=self._clock())
 
@@ -217,33 +217,33 @@ class Metrics:
             self._retries_of_tables.labels(self.table, operation).inc()
 
     def paused(self) -> None:
-        """Counts a pause of consuming because the destination takes too long."""
+        """Counts a pause of consuming because the store or catalog is too slow."""
         self._add(Totals(pauses=1))
 
     def fenced(self) -> None:
-        """Counts a partition found to be written by another member."""
+        """Counts a partition that another member writes now."""
         self._add(Totals(fenced=1))
 
     def lost(self, what: str) -> None:
-        """Records lost records: neither Kafka nor the table has them."""
+        """Notes lost records: neither Kafka nor the table has them."""
         with self._lock:
             losses = (*self._all._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._all._counts = replace(self._all._counts, losses=losses)
 
     def members(self, replicas: int, programs: Sequence[str] = ()) -> None:
-        """Notes how many members of the group write this table, and which other programs have partitions."""
+        """Notes the number of members that write this table, and other programs that have partitions."""
         with self._lock:
             counts = self._all._counts
             since = counts.programs_since if counts.programs else self._clock()
-            known = replicas or counts.replicas
-            self._all._counts = replace(counts, replicas=known, programs=programs, programs_since=since)
+            latest = replicas or counts.replicas
+            self._all._counts = replace(counts, replicas=latest, programs=programs, programs_since=since)
 
     def maintained(self, last: Maintenance, of_tables: Mapping[str, Maintenance] = MappingProxyType({})) -> None:
-        """Notes the last maintenance, by whichever member: of the table, or of all and of each of several."""
+        """Notes the last maintenance by any member: of the table, or of all tables and of each."""
         with self._lock:
-            known = self._all._counts.of_tables
-            told = {name: replace(known.get(name, Counts()), maintenance=its) for name, its in of_tables.items()}
-            self._all._counts = replace(self._all._counts, maintenance=last, of_tables={**known, **told})
+            former = self._all._counts.of_tables
+            new = {name: replace(former.get(name, Counts()), maintenance=each) for name, each in of_tables.items()}
+            self._all._counts = replace(self._all._counts, maintenance=last, of_tables={**former, **new})
 
     # --- positions --------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Metrics:
             self._all._counts = replace(self._all._counts, positions={**self._all._counts.positions, tp: position})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
-        """Notes the committed offset of each partition: the one after the last row in the lake."""
+        """Notes the committed offset of each partition: the offset after its last row in the lake."""
         if not following:
             return
         now = self._clock()
@@ -267,12 +267,12 @@ class Metrics:
         now = self._clock()
         with self._lock:
             positions = self._all._counts.positions
-            known = {tp: positions[tp].reaches(end, now) for tp, end in ends.items() if tp in positions}
-            last_answer = now if known else self._all._counts.last_answer
-            self._all._counts = replace(self._all._counts, positions={**positions, **known}, last_answer=last_answer)
+            moved = {tp: positions[tp].reaches(end, now) for tp, end in ends.items() if tp in positions}
+            last_answer = now if moved else self._all._counts.last_answer
+            self._all._counts = replace(self._all._counts, positions={**positions, **moved}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
-        gone = set(tps)
+        ended = set(tps)
         with self._lock:
-            kept = {tp: position for tp, position in self._all._counts.positions.items() if tp not in gone}
-            self._all._counts = replace(self._all._counts, positions=kept)
+            positions = {tp: position for tp, position in self._all._counts.positions.items() if tp not in ended}
+            self._all._counts = replace(self._all._counts, positions=positions)

@@ -22,23 +22,23 @@ from app.table.existing_table import TableLocation
 logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
-_SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each sample asks again
+_SAMPLES_PER_QUERY = 2  # for end offsets, to Kafka; without an answer, each sample queries again
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.questions``."""
+"""Returns the partitions' end offsets; raises ``ConnectorError`` without an answer. See ``app.kafka.questions``."""
 
 
 class Console(Protocol):
-    """Shows the connector to people."""
+    """Shows the connector to users."""
 
     def open(self, pages: Pages) -> Pages:
-        """Returns its pages around those of the connector."""
+        """Returns its pages, together with those of the connector."""
 
     def sample(self, status: Status) -> None: ...
 
 
 class Monitor:
-    """Starts no thread before ``serve()``; ``live`` samples the connector's state until ``started`` replaces it."""
+    """Samples the connector. It has no thread before ``serve()``; ``live`` samples until ``started`` replaces it."""
 
     def __init__(
         self,
@@ -49,51 +49,51 @@ class Monitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._found: TableLocation | None = None
+        self._located: TableLocation | None = None
         self._metrics = metrics
         self.health = health
         self._live = live
         self._ends: Ends | None = None
         self._clock = clock
         self._answered_at = clock()
-        self._told_unanswered: frozenset[str] = frozenset()
+        self._logged_unanswered: frozenset[str] = frozenset()
         self.consoles: list[Console] = [resolve_name(each)(self._status, clock) for each in CONSOLES]
 
     def found(self, location: TableLocation) -> None:
-        """Shows this location from now on; the catalog may have another one than the settings."""
-        self._found = location
+        """Shows this location from now on; the catalog's location may differ from the settings."""
+        self._located = location
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
-        """Opens the port, and answers on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
+        """Opens the port, and answers on a thread; see ``AllowedHosts`` for ``allowed_hosts``.
 
         Raises:
-            ConfigError: the port cannot be opened.
+            ConfigError: The port cannot be opened.
         """
         metrics = Exposition(self._metrics.registry, self._status)
         pages: Pages = {"/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4")}
         for console in self.consoles:
             pages = console.open(pages)
         probes: Pages = {
-            "/health/live": lambda: _probed(self.health.live()),
-            "/health/ready": kept(lambda: _probed(self._live().ready)),
+            "/health/live": lambda: _to_response(self.health.live()),
+            "/health/ready": kept(lambda: _to_response(self._live().ready)),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, live: Callable[[], Live], ends: Ends) -> None:
-        """Samples the running parts with ``live`` and the end offsets with ``ends``, from the start of consuming on."""
+        """Samples the running parts with ``live`` and the end offsets with ``ends``, now that consuming starts."""
         self._live = live
         self._answered_at = self._clock()
         self._ends = ends
         self._metrics.consuming()
 
-    # --- on a thread of its own -------------------------------------------------------------------------------------
+    # --- on the monitor's thread ------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         is_answered, samples = False, 0
         while True:
-            if self._ends and not (is_answered and samples % _SAMPLES_PER_QUESTION):
-                is_answered = self._ask(self._ends)
+            if self._ends and not (is_answered and samples % _SAMPLES_PER_QUERY):
+                is_answered = self._query_ends(self._ends)
             self.sample()
             time.sleep(_SAMPLE_SECONDS)
             samples += 1
@@ -102,40 +102,40 @@ class Monitor:
         status = self._status()
         for console in self.consoles:
             console.sample(status)
-        self._tell_unanswered(status.live)
+        self._log_unanswered(status.live)
 
-    def _tell_unanswered(self, live: Live) -> None:
-        """Logs a missing answer once: without an error nothing else logs it."""
+    def _log_unanswered(self, live: Live) -> None:
+        """Logs a missing answer once, because there is no error that other code would log."""
         unanswered = {wait.doing: wait for wait in live.waits if wait.is_unanswered}
-        for doing in unanswered.keys() - self._told_unanswered:
+        for doing in unanswered.keys() - self._logged_unanswered:
             wait = unanswered[doing]
             system = "Kafka" if wait.system == "Kafka" else f"the {wait.system}"
             logger.warning("%s: %s has not answered for %.0f s. Still waiting", doing, system, wait.seconds)
-        for doing in self._told_unanswered - unanswered.keys():
-            logger.info("%s: it goes on", doing)
-        self._told_unanswered = frozenset(unanswered)
+        for doing in self._logged_unanswered - unanswered.keys():
+            logger.info("%s: continuing", doing)
+        self._logged_unanswered = frozenset(unanswered)
 
-    def _ask(self, ends: Ends) -> bool:
-        """Asks Kafka for end offsets; returns whether it has answered."""
+    def _query_ends(self, ends: Ends) -> bool:
+        """Queries Kafka for end offsets; returns whether it has answered."""
         waits = self._metrics.waits
         try:
-            found = ends(self._metrics.counts().positions.keys())
+            offsets = ends(self._metrics.counts().positions.keys())
         except ConnectorError as error:
             waits.failed(error, since=self._answered_at)
             return False
         except Exception:
-            logger.debug("asking Kafka how far the partitions go", exc_info=True)
+            logger.debug("asking Kafka for the ends of the partitions", exc_info=True)
             return False
         self._answered_at = self._clock()
         waits.over()
-        self._metrics.reaches(found)
+        self._metrics.reaches(offsets)
         return True
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
     def _status(self) -> Status:
-        return Status(self._settings, self._found, self._live(), self._metrics.counts())
+        return Status(self._settings, self._located, self._live(), self._metrics.counts())
 
 
-def _probed(probe: Probe) -> Response:
+def _to_response(probe: Probe) -> Response:
     return JSONResponse({"ok": probe.ok, "detail": probe.detail}, 200 if probe.ok else 503)

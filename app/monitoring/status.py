@@ -1,4 +1,4 @@
-"""The connector at one moment, as the probes, the metrics and the status page show it."""
+"""The connector at one moment, for the probes, the metrics and the status page."""
 
 import platform
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +27,7 @@ VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A table that is suspended: why, since when, and when it is tried again (both in seconds since the epoch)."""
+    """A suspended table: why, since when, and when it is opened again (both in seconds since the epoch)."""
 
     trouble: Trouble
     since: float
@@ -37,25 +37,24 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """How consuming goes: reads of single values without locks, for the consumer's thread goes on meanwhile.
+    """The state of consuming: single values, read without locks, because the consumer's thread continues meanwhile.
 
     Attributes:
-        assigned: how many partitions are assigned.
-        tps: those of them that are known by name.
-        unclaimed: those of them that wait for their claims.
-        fenced: those of them that must not be written any more, with the reasons.
-        suspended: the tables that are suspended, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
-        left_out: topics that are there and not written, with the reasons.
-        deleted: topics that Kafka does not have.
-        oldest: of each partition with records that are not in the lake, when the first of them came into being, in
-            seconds since the epoch.
-        consumed: how many messages came.
-        due_in: seconds until the next commit is due, negative where it is late; ``None`` before consuming begins.
-        held_bytes: of all records in Python.
-        is_full: whether the buffer has reached its bound.
-        is_paused: whether consuming is paused.
-        is_stopping: whether a stop was requested.
-        is_held_up: whether the last flush failed, and its batches are not in the lake yet.
+        assigned: Number of assigned partitions.
+        tps: Assigned partitions whose names are known.
+        unclaimed: Assigned partitions that wait for their claims.
+        fenced: Assigned partitions that this member must not write any more, with the reasons.
+        suspended: Suspended tables, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
+        left_out: Topics that exist and are not written, with the reasons.
+        deleted: Topics that Kafka does not have.
+        oldest: Time of the first record that is not in the lake, by partition, in seconds since the epoch.
+        consumed: Number of messages consumed so far.
+        due_in: Seconds until the next commit is due, negative if it is late; ``None`` before consuming begins.
+        held_bytes: Size of all records in Python.
+        is_full: Whether the buffer has reached its limit.
+        is_paused: Whether consuming is paused.
+        is_stopping: Whether a stop was requested.
+        is_held_up: Whether the last flush failed, and its batches are not in the lake yet.
     """
 
     assigned: int = 0
@@ -77,7 +76,7 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The answer to a probe; ``detail`` gives the reason."""
+    """The answer to a probe; ``detail`` is the reason."""
 
     ok: bool
     detail: str
@@ -91,13 +90,13 @@ class Live:
     """The running parts.
 
     Attributes:
-        ready: whether records are consumed and written, and why not.
-        consumption: as the lane says.
-        buffer_limit: in bytes.
-        under_way: batches begun and not in the lake yet.
-        skipped: bad records left out since the process began.
-        waits: what is tried again, the longest wait first.
-        failure: the error that ends the process.
+        ready: Whether records are consumed and written, or why not.
+        consumption: The lane's state.
+        buffer_limit: Limit of the buffer in bytes.
+        under_way: Number of batches begun and not in the lake yet.
+        skipped: Number of bad records skipped since the process began.
+        waits: The present waits, the longest wait first.
+        failure: The error that ends the process.
     """
 
     state: StateName = "starting"
@@ -117,27 +116,27 @@ class Status:
     """The connector at one moment.
 
     Attributes:
-        settings: for one of several tables without COMPACT and KEEP, and ``input`` is its topic as Kafka names it.
-        found: where the table is, once that is known: the catalog may have it elsewhere than the settings.
+        settings: For one of several tables, without COMPACT and KEEP, and ``input`` is the topic's name in Kafka.
+        located: The table's location, once it is known: the catalog's may differ from the settings.
     """
 
     settings: Settings
-    found: TableLocation | None
+    located: TableLocation | None
     live: Live
     counts: Counts
 
     @property
     def location(self) -> TableLocation:
-        return self.found or self.settings.location
+        return self.located or self.settings.location
 
     def table_of(self, topic: str) -> str:
-        """Returns the name of the table of a topic, which has its name in Kafka."""
+        """Returns the name of the table of a topic, by the topic's name in Kafka."""
         workspace = self.settings.workspace_id
         return self.settings.of_topic(topic.removeprefix(f"{workspace}-" if workspace else "")).table
 
     @property
     def compaction_seconds(self) -> float | None:
-        """Between two times of COMPACT; ``None`` without it."""
+        """Seconds between two compactions; ``None`` without COMPACT."""
         return self.settings.compact.period.total_seconds() if self.settings.compact else None
 
     @property
@@ -150,7 +149,7 @@ class Status:
 
 
 class Health:
-    """Knows whether the consumer's loop turns; ``loop_seconds`` limits one turn with its flush."""
+    """Checks whether the consumer's loop turns; ``loop_seconds`` limits one turn with its flush."""
 
     def __init__(self, *, loop_seconds: float, clock: Callable[[], float]) -> None:
         self._loop_seconds = loop_seconds
@@ -170,9 +169,9 @@ class Health:
         """Answers OK while the process starts; afterwards while the loop turns and the JVM lives."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
-        still = self._clock() - self._last_turn
-        if still > self._loop_seconds:
-            return Probe(ok=False, detail=f"the consumer's loop has not turned for {still:.0f} s")
+        seconds = self._clock() - self._last_turn
+        if seconds > self._loop_seconds:
+            return Probe(ok=False, detail=f"the consumer's loop has not turned for {seconds:.0f} s")
         if not self._spark_alive():
-            return Probe(ok=False, detail="Spark's Java process is gone")
+            return Probe(ok=False, detail="Spark's Java process has ended")
         return Probe(ok=True, detail="running")

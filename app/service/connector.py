@@ -64,7 +64,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """The parts that are there before its lane. ``lakes`` has the tables that are open, by their names."""
+    """The parts that exist before the lane. ``lakes`` contains the open tables, by name."""
 
     settings: Settings
     runtime: Runtime

@@ -82,7 +82,7 @@ def read_message(topic: Topic, message: Message) -> Row | Refusal:
 
     Raises:
         RetryableError: A deserializer needs a system that does not answer.
-        Stopped: The process stopped while a deserializer waited for such a system.
+        Stopped: The process stopped while a deserializer waited for it.
     """
     try:
         row: Any = topic.row_deserialize(message)  # type: ignore[arg-type] # it uses only methods of ``Message``

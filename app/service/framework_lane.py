@@ -129,7 +129,7 @@ def _build(
 
 
 def _delay_client(producer: InternalProducer) -> None:
-    """Let the producer create its client at the first record: an idempotent client needs a right that readers lack."""
+    """Let the producer create its client at the first record: an idempotent client needs an additional right."""
     poll, flush = producer.poll, producer.flush
     vars(producer)["poll"] = lambda *given, **named: poll(*given, **named) if producer.instantiated else None
     vars(producer)["flush"] = lambda *given, **named: flush(*given, **named) if producer.instantiated else 0

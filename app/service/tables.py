@@ -153,7 +153,7 @@ class TableAdmission:
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
     """Return the visible topics that have a table, by their names in Kafka with the platform's ``prefix``.
 
-    Warns of names without a topic; raises ``ConfigError`` for such a name if the run has an end.
+    Warns of names without a topic; raises ``ConfigError`` instead if the run has an end.
     """
     names = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     topics = [topic for topic, plain in names.items() if settings.has_table(plain)]

@@ -85,7 +85,7 @@ def load_customised() -> Customised:
 
 
 def _refuse_to_run(*_: object, **__: object) -> None:
-    raise ConfigError(_BUILDING, "it calls app.run()", "End it with `return sdf`: the connector runs what it returns")
+    raise ConfigError(_BUILDING, "it calls app.run()", "End it with `return sdf`: the connector runs the stream")
 
 
 def _takes_application(transform: Callable[..., object]) -> bool:

@@ -1,4 +1,4 @@
-"""A bucket behind an SDK: the common part of S3, Google Cloud Storage and Azure."""
+"""A bucket that is used through an SDK: the common part of S3, Google Cloud Storage and Azure."""
 
 import os
 from abc import ABC, abstractmethod

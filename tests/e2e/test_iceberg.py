@@ -108,7 +108,7 @@ def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: S
         scenario.wait_until_committed(100, by=connector)
         detour.cut()
         scenario.produce(records(100, first=100))
-        connector.wait_for_log("committing files to the Iceberg table .* Trying again until it works")
+        connector.wait_for_log("committing files to the Iceberg table .* Retrying until it works")
         detour.mend()
         scenario.finish(connector, 200)
     site.assert_whole(scenario, 200)

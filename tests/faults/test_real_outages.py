@@ -91,7 +91,7 @@ def test_what_is_away_is_named_and_waited_for(place: Place, tmp_path: Path, what
     scenario.wait_until_committed(produced[0], by=connector)
     wait_for_headline(connector, "Running: the table")
     assert connector.stop() == 0
-    said = connector.log.count("Trying again until it works")
+    said = connector.log.count("Retrying until it works")
     assert said == 1 or (what == "Kafka" and not said), "nothing is asked of Kafka in each outage"
     assert connector.log.count("it works again after") == said
     assert "Traceback" not in connector.log

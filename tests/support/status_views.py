@@ -150,7 +150,7 @@ def _starting_without_kafka() -> View:
         hint="Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up",
         seconds=32,
     )
-    return changed(_starting(), found=SETTINGS.location, waits=(kafka,), uptime=38.0, seconds=38.0)
+    return changed(_starting(), located=SETTINGS.location, waits=(kafka,), uptime=38.0, seconds=38.0)
 
 
 def _away(trouble: Trouble, state: str) -> View:
@@ -162,7 +162,7 @@ def _away(trouble: Trouble, state: str) -> View:
         oldest={TopicPartition(TOPIC, number): NOW - trouble.seconds - number for number in range(24)},
         due_in=-40.0,
         warned=(
-            Warned(NOW - trouble.seconds, "WARNING", f"{trouble.doing}: {trouble.cause}. Trying again until it works"),
+            Warned(NOW - trouble.seconds, "WARNING", f"{trouble.doing}: {trouble.cause}. Retrying until it works"),
         ),
         seconds=95.0,
     )
@@ -211,7 +211,7 @@ def _many_partitions() -> View:
 
 def _joining() -> View:
     ready = Probe(ok=False, detail="no partitions assigned yet")
-    return changed(_starting(), found=SETTINGS.location, state="waiting", ready=ready, seconds=3.0)
+    return changed(_starting(), located=SETTINGS.location, state="waiting", ready=ready, seconds=3.0)
 
 
 def _taking_over() -> View:

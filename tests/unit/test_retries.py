@@ -100,8 +100,8 @@ def test_each_cause_is_logged_once_and_the_end_of_all(bench: Bench, caplog: pyte
     bench.run([])
     bench.run([busy(), busy(), busy(cause="refused"), busy()])
     assert caplog.messages == [
-        "uploading x: busy. Wait. Trying again until it works",
-        "uploading x: refused. Wait. Trying again until it works",
+        "uploading x: busy. Wait. Retrying until it works",
+        "uploading x: refused. Wait. Retrying until it works",
         f"uploading x: it works again after {sum(bench.stop.pauses):.0f} s",
     ]
 

@@ -50,7 +50,7 @@ class Console:
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
     def _shown(self, status: Status) -> ShownStatus:
-        return ShownStatus(status.settings, status.found, status.live, status.counts, self._history, self._clock())
+        return ShownStatus(status.settings, status.located, status.live, status.counts, self._history, self._clock())
 
     def _table(self, table: str) -> Response | None:
         status = self._tables().get(table)

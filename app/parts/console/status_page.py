@@ -145,8 +145,8 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
-    """Return name, colour and state of each system that the connector uses."""
-    live, is_found = status.live, status.found is not None
+    """Returns name, colour and state of each system that the connector works with."""
+    live, is_found = status.live, status.located is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
 

@@ -75,9 +75,9 @@ def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client"
 
 
 def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
-    """Refuses an error answer that is cut off: botocore takes what has arrived for all, and so a 404 for the store's.
+    """Refuses a truncated error answer: botocore would treat it as complete, and a proxy's 404 as the store's.
 
-    We send no HEAD, whose answer has a length and no body.
+    The connector sends no HEAD, whose answer has a length and no body.
     """
     arrived, length = response_dict["body"], response_dict["headers"].get("content-length", "")
     is_error = response_dict["status_code"] >= HTTPStatus.BAD_REQUEST

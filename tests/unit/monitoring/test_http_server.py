@@ -102,7 +102,7 @@ def test_other_paths_say_which_there_are(connection: HTTPConnection, path: str) 
 def test_a_host_name_that_is_not_known_is_refused(connection: HTTPConnection, path: str) -> None:
     answer, body = ask(connection, "GET", path, Host="evil.example:80", **{"X-Forwarded-Host": "localhost"})
     assert answer.status == 421
-    assert b"ask for localhost" in body
+    assert b"use localhost" in body
     assert b"HTTP_ALLOWED_HOSTS" in body
     assert ask(connection, "GET", "/", Host="LAKE.EXAMPLE.:443")[0].status == 200
 
@@ -171,7 +171,7 @@ def test_a_probe_is_answered_while_a_page_is_rendered(gate: Event) -> None:
 def test_pages_of_several_names_are_rendered_once_each_and_none_for_an_unknown_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_server, "_KEPT_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(http_server, "_CACHE_SECONDS", 10 * PATIENCE)
     rendered: list[str] = []
 
     def page(name: str) -> Response | None:
@@ -183,7 +183,7 @@ def test_pages_of_several_names_are_rendered_once_each_and_none_for_an_unknown_n
     port = served({"/of-{name}": page})
     assert [status(port, f"/of-{name}") for name in "abc" * 20] == [200, 200, 404] * 20
     assert rendered == ["a", "b"]
-    monkeypatch.setattr(http_server, "_KEPT_SECONDS", 1e-9)
+    monkeypatch.setattr(http_server, "_CACHE_SECONDS", 1e-9)
     assert [status(port, f"/of-{name}") for name in "aa"] == [200, 200]
     assert rendered == ["a", "b", "a", "a"], "later it is rendered again"
 
@@ -224,7 +224,7 @@ def test_a_port_that_is_taken_is_a_mistake_in_the_settings(port: int) -> None:
         listen("127.0.0.1", port)
     assert str(caught.value) == (
         f"opening HTTP_PORT={port} on HTTP_HOST=127.0.0.1: Address already in use. "
-        "Choose another port or host, or port 0 for none"
+        "Set another port or host, or HTTP_PORT=0 for none"
     )
 
 

@@ -62,16 +62,16 @@ def fails(error: Exception) -> Ends:
 
 def test_kafka_is_away_until_it_answers(bench: Bench) -> None:
     bench.clock.advance(50)
-    assert not bench.monitor._ask(fails(AWAY))
+    assert not bench.monitor._query_ends(fails(AWAY))
     [trouble] = bench.metrics.waits.current()
     assert trouble.seconds >= 50, "since its last answer"
-    assert bench.monitor._ask(answers({TP: 7}))
+    assert bench.monitor._query_ends(answers({TP: 7}))
     assert bench.metrics.waits.current() == ()
     assert bench.metrics.counts().lag == 7
 
 
 def test_a_fault_of_our_own_does_not_blame_kafka(bench: Bench) -> None:
-    assert not bench.monitor._ask(fails(ValueError("a bug")))
+    assert not bench.monitor._query_ends(fails(ValueError("a bug")))
     assert bench.metrics.waits.current() == ()
 
 

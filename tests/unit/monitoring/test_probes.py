@@ -41,4 +41,4 @@ def test_a_loop_that_hangs_is_not_live_until_it_turns_again(played: Played) -> N
 def test_without_its_java_process_it_is_not_live(played: Played) -> None:
     played.started()
     played.spark_alive = False
-    assert played.health.live() == Probe(ok=False, detail="Spark's Java process is gone")
+    assert played.health.live() == Probe(ok=False, detail="Spark's Java process has ended")

@@ -218,7 +218,7 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
 
     def page(text: str, counts: Counts) -> str:
         settings = load(input=text, TABLE_NAME="t", CONSUMER_GROUP=text, Quix__Deployment__Name=text)
-        status = {"settings": settings, "found": TableLocation(text, text)}  # the table's address is the catalog's
+        status = {"settings": settings, "located": TableLocation(text, text)}  # the table's address is the catalog's
         return render(view(counts, failing(text), Warned(NOW, "ERROR", text), **status))
 
     hostile = page(HOSTILE, metrics.counts())
