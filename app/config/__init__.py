@@ -1,1 +1,1 @@
-"""The environment → one frozen ``Settings``; all wrong variables are reported at once."""
+"""Converts the environment into one frozen ``Settings``, and reports all wrong variables together."""

@@ -21,7 +21,7 @@ class Catalog(Table):
     platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
     """Token for that catalog. The connector never sends it to another host."""
     platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
-    """The query API. It is told of new files, once they are in the catalog."""
+    """The query API. The connector informs it of new files, once they are in the catalog."""
     platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
     """Token for the query API."""
 
@@ -53,4 +53,4 @@ class Catalog(Table):
         if contradictions := self.catalog_kind.contradictions:
             yield from resolve_name(contradictions)(self)
         for entry in () if self.catalog_kind.is_table else self.transforms:
-            yield "HIVE_COLUMNS", f"must not hold {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"
+            yield "HIVE_COLUMNS", f"must not contain {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"

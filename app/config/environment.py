@@ -1,4 +1,4 @@
-"""Reads the settings from the environment: variables, values in files, and names that are nearly ours."""
+"""Reads the settings from the environment: variables, values in files, and misspelled names."""
 
 import os
 import re
@@ -17,16 +17,16 @@ from app.errors import ConfigError, cut
 from app.formatting import escape_control
 
 _MOST_BYTES: Final = 2**20
-# Measured on the names in ``tests/unit/config/ordinary_variables.txt``: at 0.88 two of them are reported.
+# Measured with the names in ``tests/unit/config/ordinary_variables.txt``: with 0.88, two of them are reported.
 _NEAR: Final = 0.9
-_PLATFORM: Final = "Quix__"  # sets more variables than we read
-# Variables of other programs, one letter away from ours.
+_PLATFORM: Final = "Quix__"  # the platform sets more variables than the connector reads
+# Variables of other programs that differ by one letter.
 _OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})
 _LONGEST_SHOWN = 100
 
 
 class SettingsError(ConfigError):
-    """Wrong or missing settings, all of them at once: one line for each problem, and for each possible cause."""
+    """All wrong or missing settings: one line for each problem, and for each possible cause."""
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
         self.problems = tuple(map(escape_control, problems))
@@ -39,7 +39,7 @@ class SettingsError(ConfigError):
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
-    """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
+    """Read the settings from the environment. If a broker is set, it is checked even if none is needed."""
     values, problems = _values_in_files([name for name in VARIABLES if name != COMMAND])
     try:
         settings = Settings(**values)
@@ -60,29 +60,29 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
             problems[variable] = problem
     if not problems:
         return settings
-    # Outside the handler: the cause holds the values, secrets included.
+    # Outside the handler, because the cause would contain the values, secrets included.
     in_order = (variable for variable in settings.by_variable() if variable in problems)
     raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
 
 
 def remarks() -> tuple[str, ...]:
-    """Returns a line for each variable of the environment that is probably a mistake, without its value."""
+    """Return a line for each variable of the environment that is probably a mistake, without its value."""
     near = misspelled(os.environ, [*VARIABLES, *(f"{name}_FILE" for name in VARIABLES)])
-    lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
+    lines = [f"{name} is set but unknown: did you mean {meant}?" for name, meant in near.items()]
     secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
     quoted = [name for name in secrets if is_quoted(os.environ.get(name, "").strip())]
     return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
 
 
 def _as_set(variable: str) -> str:
-    """Returns ``="value"`` as the user set it, where that can be shown."""
+    """Return ``="value"`` as the user set it, or an empty text for secrets."""
     value = os.environ.get(variable, "").strip()
     text = cut(shown(variable, value), _LONGEST_SHOWN) if value else ""
     return text and f"={text}"
 
 
 def _values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the values of the variables whose file is named, and the problems with the others, by variable."""
+    """Return the values of variables in files, and the problems with other files, by variable."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for variable in variables:
@@ -90,37 +90,37 @@ def _values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[s
         if not path:
             continue
         if os.environ.get(variable, "").strip():
-            problems[variable] = f"must not be set together with {variable}_FILE: one of the two is enough"
+            problems[variable] = f"must not be set together with {variable}_FILE: set only one of them"
             continue
         try:
             values[variable] = _text_of(Path(path))
         except (OSError, ValueError) as error:
-            cause = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text in UTF-8"
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else "it is not text in UTF-8"
             problems[variable] = f"{variable}_FILE={path} cannot be read: {cause}"
     return values, problems
 
 
 def _text_of(path: Path) -> str:
-    """Reads a short file; a pipe could wait for ever."""
+    """Read a short file. Other kinds are refused, because a pipe could wait for ever."""
     if path.exists() and not path.is_file():
-        raise OSError(EINVAL, "it is no file")
+        raise OSError(EINVAL, "it is not a file")
     if path.stat().st_size > _MOST_BYTES:
         raise OSError(EFBIG, "it has more than 1 MB")
     return path.read_text(encoding="utf-8-sig")
 
 
-def misspelled(names: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Returns each unknown name that is similar to a known one, with the known one.
+def misspelled(names: Collection[str], variables: Collection[str]) -> dict[str, str]:
+    """Return each unknown name that is similar to a variable, with this variable.
 
-    A known name with an ending of its own, such as ``AWS_ENDPOINT_URL_S3``, is another name.
+    A variable's name with an additional ending, such as ``AWS_ENDPOINT_URL_S3``, is not a misspelling.
     """
-    meant = {_folded(name): name for name in known if not name.startswith(_PLATFORM)}
-    found = {}
-    for name in sorted(set(names) - set(known) - _OF_OTHERS):
-        for near in get_close_matches(_folded(name), meant, n=1, cutoff=_NEAR):
-            if not name.startswith((_PLATFORM, f"{meant[near]}_")):
-                found[name] = meant[near]
-    return found
+    by_folded = {_folded(name): name for name in variables if not name.startswith(_PLATFORM)}
+    meant = {}
+    for name in sorted(set(names) - set(variables) - _OF_OTHERS):
+        for near in get_close_matches(_folded(name), by_folded, n=1, cutoff=_NEAR):
+            if not name.startswith((_PLATFORM, f"{by_folded[near]}_")):
+                meant[name] = by_folded[near]
+    return meant
 
 
 def _folded(name: str) -> str:

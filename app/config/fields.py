@@ -1,4 +1,4 @@
-"""Declares variables: name, default, parser of the text, and the variable without which it has no effect."""
+"""Declares variables: name, default, parser of the text, and the variable that it depends on."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove
 
 Contradictions = Iterator[tuple[str, str]]
 
-_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as surrogates
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # in the environment, other bytes are surrogates
 
 
 def env(
@@ -24,12 +24,12 @@ def env(
     needed_with: str = "",
     deprecated: str | None = None,
 ) -> Any:
-    """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
+    """Declare a field with the value of this variable. The value of a ``secret`` variable is never shown.
 
-    The text below the field, in Markdown, is its description for users: the pages and the form are made of it.
-    ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``, and
-    ``needed_with`` one that must not be set without this one either. ``deprecated`` tells users of a variable that a
-    later version drops what to do instead.
+    The text below the field, in Markdown, is its description for users, in the pages and the form. Without the variable
+    ``only_with``, such as ``A``, ``A=x`` or ``A=x or y``, this one has no effect. If ``needed_with`` is set, this
+    variable must be set too, and otherwise it has no effect.
+    ``deprecated`` says what to set instead of a variable that a later version drops.
     """
     extra: Any = {"other": only_with or needed_with, "is_needed": bool(needed_with)}
     return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra, deprecated=deprecated)
@@ -40,7 +40,7 @@ def is_quoted(text: str) -> bool:
 
 
 def options(field: FieldInfo) -> list[str]:
-    """Returns the words that the variable may have; none if it takes other texts."""
+    """Return the possible values of the variable; none if it accepts other texts."""
     if field.annotation is bool:
         return ["true", "false"]
     kinds = (field.annotation, *get_args(field.annotation))
@@ -48,17 +48,17 @@ def options(field: FieldInfo) -> list[str]:
 
 
 class Area(BaseSettings):
-    """Variables that belong together. Its name is their heading in the pages."""
+    """Related variables. The name of the class is their heading in the pages."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         hide_input_in_errors=True,
         case_sensitive=True,
         arbitrary_types_allowed=True,  # of pyarrow
-        enable_decoding=False,  # a list is no JSON
+        enable_decoding=False,  # a list is not JSON
         validate_default=False,
         use_attribute_docstrings=True,
-        defer_build=True,  # each area has a schema of its own, and that of Settings alone is used
+        defer_build=True,  # only the schema of Settings is used, not the schemas of the areas
     )
 
     @model_validator(mode="before")
@@ -69,10 +69,10 @@ class Area(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _is_text(cls, raw: str, info: ValidationInfo) -> str:
-        """Refuses bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
+        """Return the text, or the option of these words in any case.
 
-        Refuses a value in quotes; a password may have them, so ``app.config.environment.remarks`` warns of those.
-        Returns the option that the text is, ignoring case.
+        Refuses bytes that are not UTF-8, because errors of libraries would quote the value, secrets too. Refuses values
+        in quotes, except passwords, for which ``app.config.environment.remarks`` only warns.
         """
         field = cls.model_fields[str(info.field_name)]
         if _NOT_UTF_8.search(raw):
@@ -82,14 +82,14 @@ class Area(BaseSettings):
         return next((word for word in options(field) if word.lower() == raw.lower()), raw)
 
     def contradictions(self) -> Contradictions:
-        """Yields each variable that contradicts others although its own value is right, and the problem.
+        """Yield each variable that contradicts other variables although its value is valid, and the problem.
 
-        A problem names the other variables that it depends on. It does not count if one of those is wrong.
+        A problem names the other variables. It is ignored if one of those is wrong.
         """
         yield from ()
 
     def incomplete(self) -> Contradictions:
-        """Yields each variable that is set without the one it needs, or not set although that one is; see ``env``."""
+        """Yield each variable that is set without the other one of ``env``, or missing although it is needed."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
@@ -106,12 +106,12 @@ class Area(BaseSettings):
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
 
     def refuse(self, problem: str, *variables: str) -> Contradictions:
-        """Yields this problem for each of the variables that is set."""
+        """Yield this problem for each of the variables that is set."""
         yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is not None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:
-    """Yields the variable and the parser's complaint if the parser refuses the text."""
+    """Yield the variable and the parser's error message if the parser refuses the text."""
     try:
         parser(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Variables of the topic, of the deserializers of its records, and of the schema registry that some of them need."""
+"""Variables of the topic, the deserializers of its records, and the schema registry."""
 
 import re
 from datetime import datetime, timedelta
@@ -66,7 +66,7 @@ class Input(Area):
     at that time instead. Empty: after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
-    """Records that cannot be rows are kept beside the table with the reason (`dead-letter`), counted and left out
+    """Records that cannot become rows are kept next to the table with the reason (`dead-letter`), counted and dropped
     (`skip`), or end the connector (`fail`).
     """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
@@ -78,7 +78,7 @@ class Input(Area):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What is subscribed to: names, or one regular expression that begins with ``^``."""
+        """Topics to subscribe to: names, or one regular expression that begins with ``^``."""
         names = (self.input_topic,) if self.is_expression else self.input_topic.split(",")
         return tuple(dict.fromkeys(name for each in names if (name := each.strip())))
 
@@ -91,7 +91,7 @@ class Input(Area):
         return len(self.topics) > 1 or self.is_expression
 
     def reads(self, topic: str | None) -> bool:
-        """Whether the topic is one of them; an expression names none of Kafka's own."""
+        """Whether the topic is an input topic. An expression does not match Kafka's internal topics."""
         if topic and self.is_expression:
             return not topic.startswith("__") and re.match(f"^({self.input_topic[1:]})", topic) is not None
         return topic in self.topics
@@ -110,19 +110,19 @@ class Input(Area):
             problem = f"KAFKA_VALUE_DESERIALIZER={' or '.join(values)}, or KAFKA_KEY_DESERIALIZER={keys}"
             yield from self.refuse(f"has no effect without {problem}", _URL)
         if self.registry_username:
-            problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"
+            problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: set only one of them"
             yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN")
         if (self.registry_url or "").startswith("glue://"):
             others = (f"SCHEMA_REGISTRY_{name}" for name in ("TOKEN", "SSL_CA_LOCATION", "SSL_CERTIFICATE"))
             yield from self.refuse("has no effect with AWS Glue", *others)
         if not self.is_expression and any(name.startswith("^") for name in self.topics):
-            yield "input", "must have an expression alone, as in ^(orders|payments)$"
+            yield "input", "must be only one expression, as in ^(orders|payments)$"
         try:
             is_read = self.reads(self.stream_timeout_topic or "any")
         except re.error as error:
-            yield "input", f"must be a regular expression where it begins with ^: {error}"
+            yield "input", f"must be a regular expression if it begins with ^: {error}"
             return
         if self.is_expression and re.search(r"\\[A-Za-z0-9]|\(\?|\[[^\]]*(\\-[^\]]|\\\]|\[[:=.])", self.input_topic):
-            yield "input", r"must be an expression as Kafka's client reads it: without (?, \d, [\-a], [[:a:]] or such"
+            yield "input", r"must be an expression that Kafka's client supports: without (?, \d, [\-a], [[:a:]] etc."
         if self.stream_timeout_topic and is_read:
-            yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"
+            yield "STREAM_TIMEOUT_TOPIC", "must not be an input topic: the events would be read as records"

@@ -1,4 +1,4 @@
-"""Variables of the broker, the login there, and Kafka's client, with its further properties."""
+"""Variables of the broker, the login, and the properties of Kafka's client."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -9,7 +9,7 @@ from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, checked, env
 from app.config.input import Pem
 
-# docs/kafka-logins.md has the reasons.
+# docs/kafka-logins.md explains the reasons.
 _NEEDED: Final = frozenset(
     {
         "client.id",
@@ -36,7 +36,7 @@ _NEEDED: Final = frozenset(
         "transactional.id",
     }
 )
-# The begin of the properties that a variable sets.
+# The beginnings of properties, and the variables that set them.
 _VARIABLES: Final[Mapping[str | tuple[str, ...], str]] = {
     ("bootstrap.servers", "metadata.broker.list"): "KAFKA_BOOTSTRAP_SERVERS",
     "security.protocol": "KAFKA_SECURITY_PROTOCOL",
@@ -61,25 +61,25 @@ _Joined = BeforeValidator(",".join)
 _SASL = "KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT"
 _TLS = "KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL"
 _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
-# AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
-_PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
+# AWS_MSK_IAM logs in with the machine's role or profile, and GSSAPI with Kerberos' files.
+_PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - no password
 
 
 def parse_client_config(text: str) -> dict[str, str]:
-    """Parses a JSON object of librdkafka's properties; numbers and booleans become text, as librdkafka takes them.
+    """Parse a JSON object of librdkafka's properties. Numbers and booleans become text, which librdkafka needs.
 
-    Those that the connector sets itself are refused. librdkafka checks names and values later, when a client is made.
-    The message of an error has no value.
+    Properties that the connector sets are refused. librdkafka checks names and values when a client is created. Error
+    messages contain no values.
     """
     properties = {}
     for name, value in parse.json_object(text).items():
         for begin, variable in _VARIABLES.items():
             if name.startswith(begin):
-                raise ValueError(f"must not set {name}: it has the variable {variable}")
+                raise ValueError(f"must not set {name}: set {variable} instead")
         if name in _NEEDED:
             raise ValueError(f"must not set {name}: the connector needs its own value")
         if not isinstance(value, str | int | float):
-            raise ValueError(f"must give {name} a text, a number, true or false")  # noqa: TRY004
+            raise ValueError(f"must set {name} to a text, a number, true or false")  # noqa: TRY004
         properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return properties
 
@@ -89,7 +89,7 @@ class Kafka(Area):
     platform_broker_address: str | None = env("Quix__Broker__Address")
     """The broker, unless `KAFKA_BOOTSTRAP_SERVERS` is set."""
     sdk_token: str | None = env("Quix__Sdk__Token", secret=True)
-    """With `Quix__Portal__Api`, the way to the broker if no address is given."""
+    """With `Quix__Portal__Api`, used to find the broker if no address is set."""
     portal_api: str | None = env("Quix__Portal__Api")
     """Address of the Quix API."""
 
@@ -108,7 +108,7 @@ class Kafka(Area):
     )
     """Address that issues the tokens, for `OAUTHBEARER`."""
     oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
-    """Scope to ask for, for `OAUTHBEARER`. Empty: the server's own."""
+    """Scope to request, for `OAUTHBEARER`. Empty: the server's default."""
     oauth_extensions: Annotated[str | None, _Joined, BeforeValidator(parse.oauth_extensions)] = env(
         "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
@@ -118,7 +118,7 @@ class Kafka(Area):
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
     """Certificates to trust at the brokers, as a file or PEM text. Empty: the system's."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
-    """Client certificate, if the brokers ask for one, as a file or PEM text."""
+    """Client certificate, if the brokers request one, as a file or PEM text."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, needed_with="KAFKA_SSL_CERTIFICATE")
     """Key of this certificate, as a file or PEM text."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
@@ -128,12 +128,12 @@ class Kafka(Area):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """The properties of ``KAFKA_CLIENT_CONFIG``, by name; their values may be secrets."""
+        """The properties of ``KAFKA_CLIENT_CONFIG``. Values may be secrets."""
         return parse_client_config(self.client_config) if self.client_config else {}
 
     @property
     def broker_address(self) -> str | None:
-        """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
+        """``host:port,…`` of the brokers; ``None`` if the platform's token is used to find them."""
         return self.bootstrap_servers or self.platform_broker_address
 
     @property
@@ -145,8 +145,8 @@ class Kafka(Area):
         if not self.names_broker:
             yield (
                 "KAFKA_BOOTSTRAP_SERVERS",
-                "must be set, such as localhost:9092: neither Quix__Broker__Address nor Quix__Sdk__Token together with "
-                "Quix__Portal__Api is there to name a broker",
+                "must be set, such as localhost:9092: neither Quix__Broker__Address nor Quix__Sdk__Token with "
+                "Quix__Portal__Api is set",
             )
         if self.broker_address is None:
             yield from self.refuse(

@@ -1,7 +1,7 @@
 """Parses text from the environment into checked values.
 
-Every function takes the text of one variable and returns the value, or raises ``ValueError``. Its message continues
-the variable's name: ``must be …``. It never repeats text that may hold a secret.
+Each function parses the text of a variable and returns the value, or raises ``ValueError``. The message continues the
+variable's name: ``must be …``. It never repeats text that may contain a secret.
 """
 
 import json
@@ -20,7 +20,7 @@ from app.parts import FORMATS
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
-_SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
+_SMALLEST_HEAP_MB = 512  # measured: Spark does not start with 300 MB
 
 VIRTUAL_MARK: Final = "~"
 _OF_EACH_RECORD: Final = ("__offset", "__timestamp", "__headers")
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Returns a parser for text that fully matches the regular expression ``pattern``."""
+    """Return a parser for text that fully matches the regular expression ``pattern``."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:
@@ -45,9 +45,9 @@ def matching(pattern: str, complaint: str) -> Callable[[str], str]:
 def listed(
     pattern: str, complaint: str, separator: str = ",", *, once: bool = False
 ) -> Callable[[str], tuple[str, ...]]:
-    """Returns a parser for a comma separated list of such texts; a comma behind the last one is allowed.
+    """Return a parser for a comma separated list of texts that match ``pattern``. A comma at the end is allowed.
 
-    ``once``: these are columns, none of which may come twice.
+    ``once``: the texts are columns, and none may occur twice.
     """
     entry = matching(pattern, complaint)
 
@@ -65,7 +65,7 @@ name = matching(_NAME, f"must be made of {NAME_RULE}")
 
 
 def table_name(text: str) -> str:
-    """Returns the name of a table; ``{topic}`` in it stands for that of the topic."""
+    """Return the name of a table. ``{topic}`` in it stands for the name of the topic."""
     name(text.replace(EACH_TOPIC, "topic"))
     return text
 
@@ -73,22 +73,21 @@ def table_name(text: str) -> str:
 _path = matching(rf"/*{_NAME}(/{_NAME})*/*", f"must be a path such as lake/raw, each component made of {NAME_RULE}")
 bucket = matching(
     r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}",
-    'must be the bucket\'s name alone, as in s3://my-lake or S3_BUCKET=my-lake: 3 to 255 letters, digits, ".", "_" and '
-    '"-"; a path goes into '
-    "S3_PREFIX",
+    'must be only the bucket\'s name, as in s3://my-lake or S3_BUCKET=my-lake: 3 to 255 letters, digits, ".", "_" and '
+    '"-"; set the path in S3_PREFIX',
 )
 container = matching(
     r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*",
-    "must be the container's name alone: 3 to 63 lower-case letters, digits and single hyphens; a path goes into "
+    "must be only the container's name: 3 to 63 lower-case letters, digits and single hyphens; set the path in "
     "S3_PREFIX",
 )
-storage_account = matching(r"[a-z0-9]{3,24}", "must be the account's name alone: 3 to 24 lower-case letters and digits")
+storage_account = matching(r"[a-z0-9]{3,24}", "must be only the account's name: 3 to 24 lower-case letters and digits")
 null_folder = matching(
     r"[A-Za-z0-9_][A-Za-z0-9._-]*", 'must be auto or a folder name of letters, digits, ".", "_" and "-"'
 )
 aws_region = matching(
     r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}",
-    "must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)",
+    "must be an AWS region, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)",
 )
 _glue = matching(
     r"glue://[a-z]{2,4}(-[a-z]+)+-\d{1,2}/[A-Za-z0-9$#._-]{1,255}",
@@ -99,30 +98,28 @@ spark_master = matching(
     r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",
     "must be local, local[N] or local[*]; for compact and erase also spark://HOST:PORT, k8s://HOST:PORT or yarn",
 )
-keep = matching(r"[1-9]\d{0,8}[mhd]", "must be a duration as 400d, 36h or 90m")
+keep = matching(r"[1-9]\d{0,8}[mhd]", "must be a duration such as 400d, 36h or 90m")
 host_names = listed(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?",
-    'must be host names with commas between them, without "http://" and port',
+    'must be host names, separated by commas, without "http://" and port',
 )
 origins = listed(
     r"https?://(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?",
-    "must be origins such as https://portal.example.com or https://*.example.com, with commas between them",
+    "must be origins such as https://portal.example.com or https://*.example.com, separated by commas",
 )
 brokers = listed(
     r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}",
-    "must be host:port, such as kafka:9092, several with commas between them",
+    "must be host:port, such as kafka:9092; separate several with commas",
 )
-oauth_extensions = listed(
-    r"[A-Za-z]+=.+", "must be name=value, several with commas between them; a name has letters only"
-)
-_NAMES = "must be column names with commas between them, none of them empty or with control characters"
+oauth_extensions = listed(r"[A-Za-z]+=.+", "must be name=value; separate several with commas; a name has letters only")
+_NAMES = "must be column names, separated by commas, none of them empty or with control characters"
 columns = listed(r"[^\x00-\x1f\x7f]+", _NAMES, once=True)
 _partitions = listed(r"[^\x00-\x1f\x7f]+", _NAMES, r",(?![^()]*\))")
 _like_transform = re.compile(r"~?\s*(identity|void|years?|months?|days?|hours?|bucket|truncate)\s*[(\[]", re.IGNORECASE)
 _transform = re.compile(r"(year|month|day|hour)\((.+)\)|(bucket|truncate)\(\s*([1-9][0-9]{0,8})\s*,(.+)\)")
 _renames = listed(
     r"[^:\x00-\x1f\x7f]+:[^:\x00-\x1f\x7f]+",
-    "must be field:column, several with commas between them, and no name with a colon",
+    "must be field:column, without a colon in a name; separate several with commas",
 )
 metadata_columns = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join(METADATA_COLUMNS)}", once=True)
 
@@ -138,64 +135,64 @@ def renames(text: str) -> dict[str, str]:
 
 
 def partitions(text: str) -> tuple[str, ...]:
-    """Parses partition columns; the names of virtual ones keep their ``~``, and transforms their parentheses."""
+    """Parse partition columns. Virtual columns keep their ``~``, and transforms keep their parentheses."""
     entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _partitions(text))
     entries = tuple(re.sub(r"\s*([(),])\s*", r"\1", entry) if transform(entry) else entry for entry in entries)
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
-        raise ValueError(f"must have a name behind each {VIRTUAL_MARK}")
+        raise ValueError(f"must have a name after each {VIRTUAL_MARK}")
     if refused := {entry.removeprefix(VIRTUAL_MARK) for entry in entries}.intersection(_OF_EACH_RECORD):
-        raise ValueError(f"must not hold {', '.join(sorted(refused))}: nearly each record would have its own folder")
+        raise ValueError(f"must not contain {', '.join(sorted(refused))}: nearly each record would have its own folder")
     if any(entry.startswith(".") for entry in entries):
-        raise ValueError('must not hold a name that begins with ".": readers skip such folders')
+        raise ValueError('must not contain a name that begins with ".": readers skip these folders')
     return entries
 
 
 def time_zone(text: str) -> str:
-    if text not in available_timezones() - {"localtime", "Factory"}:  # not the same everywhere, and no zone
+    if text not in available_timezones() - {"localtime", "Factory"}:  # differs by machine, and is not a zone
         raise ValueError("must be the name of a time zone in the tz database, such as Europe/Prague")
     return text
 
 
 def transform(entry: str) -> tuple[str, str] | None:
-    """Returns a transform in the words of Iceberg, such as ``bucket[16]``, and its column; ``None`` for a column."""
-    found = _transform.fullmatch(entry)
-    if not found:
+    """Return a transform in Iceberg's notation, such as ``bucket[16]``, and its column; ``None`` for a column."""
+    match = _transform.fullmatch(entry)
+    if not match:
         return None
-    time, of_time, sized, size, of_size = found.groups()
+    time, of_time, sized, size, of_size = match.groups()
     return (time, of_time.strip()) if time else (f"{sized}[{size}]", of_size.strip())
 
 
 def is_odd_transform(entry: str) -> bool:
-    """Whether this is meant to be a transform, and is none."""
+    """Whether this looks like a transform, but is not valid."""
     return bool(_like_transform.match(entry)) and not transform(entry)
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
-        raise ValueError(f"must name each column once; more than once: {', '.join(twice)}")
+        raise ValueError(f"must contain each column once; repeated columns: {', '.join(twice)}")
     return names
 
 
 def endpoint(text: str) -> str:
-    """Parses an http(s) address without credentials; path and query stay as they are."""
+    """Parse an http(s) address without credentials. Path and query are not changed."""
     try:
         parts = urlsplit(text)
-        _ = parts.port, (parts.hostname or "").encode("idna")  # both are checked only when asked for
+        _ = parts.port, (parts.hostname or "").encode("idna")  # both are only checked when they are read
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
         raise ValueError("must be an address such as https://host:port/path")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or password")
+        raise ValueError("must not contain a user or password")
     return text
 
 
 def http_url(text: str) -> str:
-    """Parses an http(s) address without credentials or a query; slashes at its end are dropped."""
+    """Parse an http(s) address without credentials or a query. Slashes at the end are removed."""
     if "?" in endpoint(text) or "#" in text:
-        raise ValueError('must not hold a query ("?") or a fragment ("#")')
+        raise ValueError('must not contain a query ("?") or a fragment ("#")')
     return text.rstrip("/")
 
 
@@ -212,29 +209,27 @@ def deserializer(text: str) -> str:
 
 
 def pem_or_path(text: str) -> str:
-    r"""Parses the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
+    r"""Parse the path of a readable file, or a PEM text, whose line ends may be written as ``\n``."""
     if is_pem(text):
         return text.replace("\\n", "\n") + "\n"
     try:
         with Path(text).open("rb"):
             return text
     except (OSError, ValueError) as error:  # a directory, missing rights, a name that is too long or has a NUL
-        reason = getattr(error, "strerror", None) or "it is no path"
-        raise ValueError(
-            f"must be a file that can be read where the connector runs, or its text in PEM: {reason}"
-        ) from None
+        reason = getattr(error, "strerror", None) or "it is not a path"
+        raise ValueError(f"must be a file that the connector can read, or its PEM text: {reason}") from None
 
 
 def local_folder(path: str) -> str:
-    """Parses the full path of a folder of this machine, which need not exist."""
+    """Parse the full path of a folder of this machine. The folder need not exist."""
     folder = Path(path)
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
-        raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
+        raise ValueError("must be the full path of a folder, such as /lake, which is file:///lake as an address")
     return str(folder)
 
 
 def storage_url(text: str) -> str:
-    """Parses the address of a store: its kind in small letters, and a bucket, a container or a folder."""
+    """Parse the address of a store: the scheme, which becomes lower-case, and a bucket, a container or a folder."""
     scheme, _, rest = text.partition("://")
     match scheme.lower():
         case "file":
@@ -247,18 +242,17 @@ def storage_url(text: str) -> str:
 
 
 def offset_reset(text: str) -> str | datetime | timedelta:
-    """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
-    return _time(
-        text, "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d", "earliest", "latest"
-    )
+    """Return the word, the time (in UTC without a zone), or how long ago it was."""
+    complaint = "must be earliest, latest, a time such as 2026-11-01T00:00:00Z, or a span before now such as -7d"
+    return _time(text, complaint, "earliest", "latest")
 
 
 def until(text: str) -> str | datetime | timedelta:
-    """Returns the word, a moment that has passed, or how long ago it was."""
-    found = _time(text, "must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h", "now")
-    if isinstance(found, datetime) and found > datetime.now(UTC):
-        raise ValueError("must be a time that has passed")
-    return found
+    """Return the word, a past time, or how long ago it was."""
+    end = _time(text, "must be now, a time such as 2026-11-01T00:00:00Z, or a span before now such as -1h", "now")
+    if isinstance(end, datetime) and end > datetime.now(UTC):
+        raise ValueError("must be a time in the past")
+    return end
 
 
 def _time(text: str, complaint: str, *words: str) -> str | datetime | timedelta:
@@ -268,15 +262,15 @@ def _time(text: str, complaint: str, *words: str) -> str | datetime | timedelta:
         if not text.startswith("-"):
             return time_texts.time(text)
         since = time_texts.duration(text[1:])
-        datetime.now(UTC) - since  # there are no years before 1
+        datetime.now(UTC) - since  # raises before the year 1
     except (ValueError, OverflowError):
         raise ValueError(complaint) from None
     return since
 
 
 def heap_mb(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([mg])", text.lower())
-    size = int(found[1]) * (1024 if found[2] == "g" else 1) if found else 0
+    match = re.fullmatch(r"(\d+)([mg])", text.lower())
+    size = int(match[1]) * (1024 if match[2] == "g" else 1) if match else 0
     if size < _SMALLEST_HEAP_MB:
         raise ValueError(f"must be a size such as 1g or 512m, at least {_SMALLEST_HEAP_MB}m")
     return size
@@ -285,7 +279,7 @@ def heap_mb(text: str) -> int:
 def json_object(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError:  # which would show its content
+    except ValueError:  # its message would show the content
         document = None
     if not isinstance(document, dict):
         raise ValueError("must be a JSON object")  # noqa: TRY004
@@ -294,7 +288,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Moments at equal distances, the same ones for every process; ``offset`` is that of one from the epoch."""
+    """Times at equal distances, equal for all processes. ``offset`` is the distance of one of them from the epoch."""
 
     text: str
     period: timedelta
@@ -309,9 +303,9 @@ class Schedule:
 
 
 def schedule(text: str) -> Schedule:
-    """Parses a time of day, such as ``03:15``, or a duration, such as ``6h``."""
+    """Parse a time of day, such as ``03:15``, or a duration, such as ``6h``."""
     if at := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text):
         return Schedule(text, timedelta(days=1), timedelta(hours=int(at[1]), minutes=int(at[2])))
     if not re.fullmatch(r"[1-9]\d{0,4}[mhd]", text):
-        raise ValueError("must be a time of day in UTC as 03:15, or a duration as 6h, 90m or 1d")
+        raise ValueError("must be a time of day in UTC such as 03:15, or a duration such as 6h, 90m or 1d")
     return Schedule(text, time_texts.duration(text))

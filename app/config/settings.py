@@ -1,6 +1,6 @@
-"""The settings that the connector uses: the environment's variables, and the options of the parts made of them.
+"""The settings of the connector: the environment's variables, and options calculated from them.
 
-What the user sets wins over what the platform injects. A variable that is empty counts as unset.
+The user's values override the platform's values. An empty variable counts as unset.
 """
 
 import json
@@ -36,9 +36,9 @@ PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables 
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
-COMMAND = "COMMAND"  # main.py reads it, before any other
+COMMAND = "COMMAND"  # main.py reads it before all other variables
 _LIMIT = "Quix__Deployment__Limits__Memory"
-NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
+NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need no broker
 
 
 class Writing(Area):
@@ -47,23 +47,23 @@ class Writing(Area):
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
     """Seconds between two commits. Each commit writes all records that were read so far."""
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
-    """A file of so many MB is written before `COMMIT_INTERVAL` is over. `0`: once `BATCH_SIZE` rows have arrived."""
+    """A file of this size in MB is written without waiting for `COMMIT_INTERVAL`. `0`: after `BATCH_SIZE` rows."""
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
     """Number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """Maximum size in MB of rows in memory."""
     compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")
-    """When to merge small files, as `compact` does: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or
-    `1d`. Empty: never.
+    """When to merge small files with `compact`: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or `1d`.
+    Empty: never.
     """
     keep: Annotated[str | None, BeforeValidator(parse.keep)] = env("KEEP")
-    """How long to keep rows, such as `400d`, by the time of their folders. What is older is erased with the runs of
-    `COMPACT`, without it once a day. Empty: for ever.
+    """How long to keep rows, such as `400d`, by the time of their folders. Older rows are erased at the time of
+    `COMPACT`, or once a day without it. Empty: for ever.
     """
     keep_confirmed: str | None = env("KEEP_CONFIRMED", only_with="KEEP")
-    """Set this to the text of `KEEP` to let it erase more than half of a table in one run."""
+    """Set this to the value of `KEEP` to allow it to erase more than half of a table in one run."""
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
-    """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""
+    """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For `compact` and `erase` also a cluster."""
     heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
         "SPARK_DRIVER_MEMORY", "512m"
     )
@@ -91,9 +91,9 @@ class Process(Area):
     `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
-    """How much to log. `DEBUG` adds stack traces, which may quote values of records."""
+    """Minimum level of log lines. `DEBUG` adds stack traces, which may quote values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
-    """`text`: lines for people. `json`: one JSON object a line, for a log store."""
+    """`text`: lines for people. `json`: one JSON object per line, for a log store."""
     lineage_url: Url = env("OPENLINEAGE_URL")
     """Address of an OpenLineage collector that receives events of each run."""
     lineage_endpoint: str = env("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
@@ -103,26 +103,25 @@ class Process(Area):
     lineage_namespace: str = env("OPENLINEAGE_NAMESPACE", "default")
     """Namespace of the job in the lineage."""
 
-    command: str | None = env(COMMAND, secret=True)  # it may hold conditions with personal data
-    """Command to run instead, with its options, such as `compact --when-cold 24h`, where a deployment has no arguments.
-    """
+    command: str | None = env(COMMAND, secret=True)  # conditions may contain personal data
+    """Command to run instead, with options, such as `compact --when-cold 24h`, if a deployment has no arguments."""
 
 
 class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
-    """All variables, the last area's first, and the values that follow from several. ``None`` means unset.
+    """All variables, the last area's first, and values calculated from several. ``None`` means unset.
 
-    Nothing is looked up outside, except the memory of the container where the platform names none.
+    The only value from elsewhere is the container's memory, if the platform does not set it.
     """
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no message may have, whoever repeats it."""
+        """Values that no message may contain."""
         names = (name for name, field in type(self).model_fields.items() if not field.repr and name != "command")
         return tuple(str(value) for name in names if (value := getattr(self, name)) is not None)
 
     @property
     def storage(self) -> StorageTarget:
-        """The store to write to. The platform's own is never created."""
+        """The store to write to. The platform's store is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
             target: StorageTarget = resolve_name(PLATFORM_STORE)(self.platform_connection, self.aws_region)
             return target
@@ -154,7 +153,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def root(self) -> str:
-        """Prefix of every key, without slashes around it: ``<root>/<table>/…``."""
+        """Prefix of each key, without slashes around it: ``<root>/<table>/…``."""
         if not self.uses_platform_storage:
             return self.s3_prefix or DEFAULT_PREFIX
         prefix = self.s3_prefix or PLATFORM_PREFIX
@@ -162,12 +161,12 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def location(self) -> TableLocation:
-        """Of the table; of all tables with ``{topic}`` in it. A catalog may have another one."""
+        """Location of the table, or of all tables with ``{topic}`` in it. A catalog may have another location."""
         return TableLocation(self.storage.uri, f"{self.root}/{self.table}")
 
     @property
     def spec(self) -> PartitionSpec:
-        """The table's layout. A column with ``~`` has no folders, and ``.vidx/`` has the values of each file."""
+        """The table's layout. A column with ``~`` has no folders; ``.vidx/`` contains its values of each file."""
         return PartitionSpec(
             tuple(entry for entry in self.plain_partitions if not entry.startswith(parse.VIRTUAL_MARK)),
             self.timestamp_column,
@@ -194,27 +193,27 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         if self.until is not None:
-            problem = "must not be set with UNTIL: the run would end first. Run {} as a job of its own"
+            problem = "must not be set with UNTIL: the run would end first. Run {} as a separate job"
             yield from self.refuse(problem.format("compact"), "COMPACT")
             yield from self.refuse(problem.format(f"erase --older-than {self.keep}"), "KEEP")
         if self.keep and not self.spec.keeps_columns and TIME_COLUMNS[0] not in self.partitions:
-            yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and as you like month, day and hour"
+            yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and optionally month, day and hour"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Fitted to the container: to its limit by the platform, else by its group."""
+        """The memory plan for the container's limit, which the platform or the control group sets."""
         limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
         beside = "COMPACT" if self.compact else "KEEP" if self.keep else ""
         return MemoryPlan(self.max_buffer_mb, self.heap_mb, limit, beside)
 
     @property
     def warnings(self) -> list[str]:
-        """Says why the container is too small for the settings, if it is, and where logins are not encrypted.
+        """Warnings of a container that is too small for the settings, and of logins without encryption.
 
-        Settings that exceed the platform's limit are refused. A control group may be shared with others, so its limit
-        only gives a warning.
+        Settings that exceed the platform's limit are refused. A control group's limit only causes a warning, because
+        the group may contain other processes.
         """
         limit, shortage = self.memory.limit, self.memory.shortage
         warnings = [f"the limit of {limit.mb:,} MB by {limit.source} {shortage}"] if limit and shortage else []
@@ -226,19 +225,19 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return warnings + [f"{field.validation_alias} is deprecated: {field.deprecated}" for field in old]
 
     def offline(self, folder: Path) -> "Settings":
-        """Returns these settings for a table in this folder, without a broker."""
+        """Return these settings for a table in this folder, without a broker."""
         changed = dict.fromkeys((*Kafka.model_fields, "s3_bucket", "platform_connection"))
         return self.model_copy(update=changed | {"bootstrap_servers": NOWHERE, "storage_url": f"file://{folder}"})
 
     def summary(self) -> dict[str, str]:
-        """Returns the table, the memory and every variable that has a value, without secrets."""
+        """Return the table, the memory and all variables with a value, without secrets."""
         limit = self.memory.limit
-        found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
+        limit_text = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
         values = (self.by_variable() | {"SPARK_DRIVER_MEMORY": f"{self.heap_mb}m"}).items()
         return {
             "table": self.location.uri,
             "store": str(self.storage),
-            "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
+            "memory": f"{limit_text}, the settings need {self.memory.total_mb:,} MB",
             **{name: shown(name, value) or "set" for name, value in values if value not in (None, (), {})},
         }
 
@@ -247,7 +246,7 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 
 def shown(variable: str, value: Any) -> str:
-    """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
+    """Return the value as JSON; empty for secrets, and addresses that may contain user:password@host or ?token=…."""
     if not VARIABLES[variable].repr or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
     if isinstance(value, timedelta):
@@ -256,9 +255,9 @@ def shown(variable: str, value: Any) -> str:
 
 
 def _unencrypted(settings: Settings) -> list[str]:
-    """Returns the variables whose addresses the user names, and that logins and records go to unencrypted.
+    """Return the variables with addresses of the user to which logins and records are sent without encryption.
 
-    What the platform injects is in its own network, and no choice of the user's.
+    Addresses of the platform are in its network, and the user cannot choose them.
     """
     store = None if settings.uses_platform_storage else settings.storage
     brokers = settings.bootstrap_servers if settings.security_protocol == "SASL_PLAINTEXT" else None
@@ -271,7 +270,7 @@ def _unencrypted(settings: Settings) -> list[str]:
         "CATALOG_URL": (settings.catalog_auth_token or settings.catalog_client_secret) and settings.catalog_url,
         "OPENLINEAGE_URL": settings.lineage_key and settings.lineage_url,
     }
-    return [name for name, found in addresses.items() if any(map(_is_plain, (found or "").split()))]
+    return [name for name, urls in addresses.items() if any(map(_is_plain, (urls or "").split()))]
 
 
 def _is_plain(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Variables of the store, and of the credentials for it."""
+"""Variables of the store and its credentials."""
 
 from pkgutil import resolve_name
 from typing import Annotated, Literal
@@ -15,22 +15,22 @@ Url = Annotated[str | None, BeforeValidator(parse.http_url)]
 
 
 class Store(Area):
-    """The store. Variables of stores that are not used are not compared with others."""
+    """The store. Variables of unused stores are not checked for contradictions."""
 
     # Injected by Quix Cloud
     workspace_id: Name = env("Quix__Workspace__Id")
     """First folder in the blob storage of Quix."""
 
     s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
-    """S3 bucket to write to. For another store add `STORAGE_URL`. Both empty: the blob storage that Quix binds to the
-    deployment.
+    """S3 bucket to write to. For another store, set `STORAGE_URL` instead. Both empty: the blob storage that Quix binds
+    to the deployment.
     """
     storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     """Address of the store: `s3://bucket`, `gs://bucket`, `az://container` or `file:///folder`."""
     platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
-    """The blob storage bound to the deployment, if you name no store. `AWS_REGION` applies if it names no region."""
+    """The blob storage bound to the deployment, used if you set no store. If it has no region, `AWS_REGION` applies."""
     create_bucket: bool = env("CREATE_BUCKET", False)
-    """Create a missing bucket, on a store with the S3 protocol; on AWS only in `us-east-1`."""
+    """Create a missing bucket in a store with the S3 protocol; on AWS only in `us-east-1`."""
     s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")
     """Path of the tables in the store. Empty: `data`, on Quix storage `data-lake/time-series`."""
 
@@ -46,13 +46,13 @@ class Store(Area):
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
     """Region of the bucket. With `AWS_ENDPOINT_URL` any name is allowed."""
     s3_sse: ServerSideEncryption | None = env("S3_SSE")
-    """Encryption to request from the S3 store, with its own keys or those of a key service. Empty: the bucket's own."""
+    """Encryption to request from the S3 store, with its keys or those of a key service. Empty: the bucket's default."""
     s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", only_with="S3_SSE=aws:kms")
-    """Key for `aws:kms`, by its id or ARN. Empty: the account's default key for S3."""
+    """Id or ARN of the key for `aws:kms`. Empty: the account's default key for S3."""
 
     # Google Cloud Storage
     gcs_credentials_json: str | None = env("GCS_CREDENTIALS_JSON", secret=True)
-    """Key of a Google service account: the whole text of its JSON file. Empty: the file in
+    """Key of a Google service account: the complete text of its JSON file. Empty: the file in
     `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's account.
     """
 
@@ -62,7 +62,7 @@ class Store(Area):
     azure_storage_account: Annotated[str | None, BeforeValidator(parse.storage_account)] = env("AZURE_STORAGE_ACCOUNT")
     """Name of the storage account."""
     azure_storage_key: str | None = env("AZURE_STORAGE_KEY", secret=True)
-    """Key of the storage account. Empty, and no SAS token: the machine's managed or workload identity."""
+    """Key of the storage account. Empty without a SAS token: the machine's managed or workload identity."""
     azure_storage_sas_token: str | None = env("AZURE_STORAGE_SAS_TOKEN", secret=True)
     """SAS token for the account or container, instead of the key."""
     azure_endpoint_url: Url = env("AZURE_ENDPOINT_URL")
@@ -70,16 +70,14 @@ class Store(Area):
 
     @property
     def uses_platform_storage(self) -> bool:
-        """Whether the store comes from the platform's connection, because the user named none."""
+        """Whether the store comes from the platform's connection, because the user has set no store."""
         return self.s3_bucket is None and self.storage_url is None
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         scheme = self.storage_url.partition("://")[0] if self.storage_url else None
         if self.s3_bucket:
-            yield from self.refuse(
-                "must not be set together with S3_BUCKET: one of the two names the store", "STORAGE_URL"
-            )
+            yield from self.refuse("must not be set together with S3_BUCKET: set only one of them", "STORAGE_URL")
         elif scheme is None:
             yield from self._contradictions_of_platform_storage()
         elif scheme == "az":
@@ -87,7 +85,7 @@ class Store(Area):
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:
-            yield from self.refuse("is for S3 alone: this STORAGE_URL would be written to without it", "S3_SSE")
+            yield from self.refuse("is only for S3: it has no effect on this STORAGE_URL", "S3_SSE")
 
     def _contradictions_of_platform_storage(self) -> Contradictions:
         if self.platform_connection is None:
@@ -101,8 +99,8 @@ class Store(Area):
         for variable, problem in checked(connection, resolve_name(PLATFORM_STORE), self.platform_connection):
             yield variable, f"{problem}; or set S3_BUCKET or STORAGE_URL"
         yield from self.refuse(
-            "is for a store of your own: set S3_BUCKET or STORAGE_URL as well, or leave this empty to use the storage "
-            "of Quix__BlobStorage__Connection__Json",
+            "is for your own store: set S3_BUCKET or STORAGE_URL as well, or leave this empty to use the storage of "
+            "Quix__BlobStorage__Connection__Json",
             "AWS_ACCESS_KEY_ID",
             "AWS_ENDPOINT_URL",
             "AWS_SESSION_TOKEN",
@@ -114,7 +112,7 @@ class Store(Area):
     def _contradictions_of_azure(self) -> Contradictions:
         if self.azure_storage_connection_string:
             yield from self.refuse(
-                "must not be set together with AZURE_STORAGE_CONNECTION_STRING, which holds address and credentials",
+                "must not be set together with AZURE_STORAGE_CONNECTION_STRING, which contains address and credentials",
                 "AZURE_STORAGE_ACCOUNT",
                 "AZURE_STORAGE_KEY",
                 "AZURE_STORAGE_SAS_TOKEN",
@@ -125,5 +123,5 @@ class Store(Area):
             yield "AZURE_STORAGE_ACCOUNT", problem
         if self.azure_storage_key:
             yield from self.refuse(
-                "must not be set together with AZURE_STORAGE_KEY: one of the two is enough", "AZURE_STORAGE_SAS_TOKEN"
+                "must not be set together with AZURE_STORAGE_KEY: set only one of them", "AZURE_STORAGE_SAS_TOKEN"
             )

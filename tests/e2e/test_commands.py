@@ -135,7 +135,7 @@ def test_a_dotenv_file_in_another_encoding_is_told(tmp_path: Path, encoding: str
 
 def test_a_misspelled_variable_is_a_warning(tmp_path: Path) -> None:
     ended = main("audit", STORAGE_URL=f"file://{tmp_path}", HIVECOLUMNS="year")
-    assert "WARNING app.config: HIVECOLUMNS is set and not known: did you mean HIVE_COLUMNS?\n" in ended.stderr
+    assert "WARNING app.config: HIVECOLUMNS is set but unknown: did you mean HIVE_COLUMNS?\n" in ended.stderr
 
 
 def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_files_are_deleted_whose_records_are_all_sent(kafka: Broker, tmp_path: P
 
     sent, left_out = ended.stdout.splitlines()
     assert (ended.returncode, sent) == (0, "3 records sent; 1 file deleted, 2 files kept"), ended.stderr
-    assert left_out.startswith("left out: 1 record too big to be kept whole")
+    assert left_out.startswith("skipped: 1 record too large to be kept completely")
     assert [path.exists() for path in (all_sent, partly_selected, too_big)] == [False, True, True]
     origins = [m.headers()[0][1].decode() for m in consume(kafka, topic)]
     assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))

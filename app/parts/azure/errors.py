@@ -1,4 +1,4 @@
-"""Translates errors of Azure's libraries into the connector's own."""
+"""Translates errors of Azure's libraries into the connector's errors."""
 
 import re
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ _NO_CREDENTIALS = (
     "Set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, "
     f"or give this machine a managed or workload identity with the role {_ROLE}"
 )
-_CLOCK_HINT = "Set this machine's clock (NTP): it is more than 15 minutes off the service's"
+_CLOCK_HINT = "Synchronise this machine's clock (NTP): it differs from the service's by more than 15 minutes"
 _TLS_HINT = (
-    "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
+    "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority, set REQUESTS_CA_BUNDLE to its file"
 )
 
 _RULES = ErrorRules(
     {
-        # The service is busy, or got a damaged request: the same request may pass a moment later, as after a 5xx.
+        # The service is busy, or received a damaged request: a retry may succeed, as after a 5xx.
         "AccountBeingCreated": PASSES,
         "BlobOverwritten": PASSES,
         "ConditionNotMet": PASSES,  # in a read: the object was replaced between two chunks
@@ -41,15 +41,15 @@ _RULES = ErrorRules(
         ),
         "KeyBasedAuthenticationNotPermitted": Rule(
             FatalError,
-            f"The account allows no keys: take the key out of the settings, and give this machine an identity with the "
-            f"role {_ROLE}",
+            f"The account does not allow keys: remove the key from the settings, and give this machine an identity "
+            f"with the role {_ROLE}",
         ),
     },
     lasting=frozenset({HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED}),
 )
 
 _DETAILS = ("authenticationerrordetail", "reason", "headername", "queryparametername")
-_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # such messages quote the signature
+_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # these messages quote the signature
 _URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
 _HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
 _BROKEN = (azure.DecodeError, azure.IncompleteReadError)
@@ -57,7 +57,7 @@ _BROKEN = (azure.DecodeError, azure.IncompleteReadError)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hints about the credentials (a key, a signature or an identity): if refused, and if they permit too little."""
+    """Hints about the credentials (key, signature or identity): if they are refused, or lack rights."""
 
     if_wrong: str
     if_too_little: str
@@ -65,7 +65,7 @@ class Access:
 
 
 def access_of(target: AzureTarget) -> Access:
-    """Returns the hints for the credentials of a container, without secrets."""
+    """Return the hints for the credentials of a container, without secrets."""
     variable, signature = "AZURE_STORAGE_SAS_TOKEN", target.sas_token
     if target.connection_string:
         variable = "AZURE_STORAGE_CONNECTION_STRING"
@@ -74,14 +74,14 @@ def access_of(target: AzureTarget) -> Access:
         parts = dict(parse_qsl(signature.partition(";")[0].lstrip("?")))
         permits, end = (parts.get(name, "the container's policy") for name in ("sp", "se"))
         return Access(
-            f"Check {variable}: is its signature whole, and of this account? It ends at {end}",
+            f"Check {variable}: is its signature complete, and of this account? It expires at {end}",
             f"Set {variable} with a signature for the container that permits read, create, write, delete and list "
-            f"(sp=rcwdl); this one permits sp={permits} until {end}",
+            f"(sp=rcwdl); the present one permits sp={permits} until {end}",
         )
     if target.key or target.connection_string:
         variable = "AZURE_STORAGE_KEY" if target.key else variable
         return Access(
-            f"Check {variable}: is the key of this account whole, and not renewed since?", f"Check {variable}"
+            f"Check {variable}: is the key complete, of this account, and not rotated since?", f"Check {variable}"
         )
     return Access(
         "Check which identity this machine has, and in which tenant",
@@ -91,13 +91,13 @@ def access_of(target: AzureTarget) -> Access:
 
 
 def error_code(error: azure.HttpResponseError) -> str:
-    """Returns the service's name for the error, ``BlobNotFound``; empty where the answer has none."""
+    """Return the service's code of the error, such as ``BlobNotFound``; empty if the answer has no code."""
     code = getattr(error, "error_code", None) or getattr(error.response, "headers", {}).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
 
 def translate(error: azure.AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
-    """Returns the connector's error; ``was_authorised``: the service has accepted the credentials before."""
+    """Return the connector's error. ``was_authorised``: whether the service has accepted the credentials before."""
     if isinstance(error, azure.HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
         return _from_answer(error, doing, access)
     if isinstance(error, azure.ClientAuthenticationError):
@@ -105,19 +105,19 @@ def translate(error: azure.AzureError, doing: str, access: Access, *, was_author
     if isinstance(error, azure.ServiceRequestError | azure.ServiceResponseError):
         if isinstance(error.inner_exception, SSLError) and "EOF" not in str(error):
             return FatalError(doing, _reason(error), _TLS_HINT)
-        hint = f"{_ADDRESS_HINT}, and that the network lets us reach it"
+        hint = f"{_ADDRESS_HINT}, and the network"
         return RetryableError(doing, _reason(error), with_own_address(hint, str(error)))
     return RetryableError(doing, f"the answer arrived damaged: {_reason(error)}", PROXY_HINT)
 
 
 def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> ConnectorError:
-    """Translates errors that the service itself reported."""
+    """Translate errors that the service reported."""
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
     headers = getattr(error.response, "headers", {})
-    if known := _RULES.error(code, status, doing, cause, "" if code else PROXY_HINT, headers):
-        return known
+    if by_rule := _RULES.error(code, status, doing, cause, "" if code else PROXY_HINT, headers):
+        return by_rule
     if not code:
         return FatalError(doing, cause, PROXY_HINT)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -126,14 +126,14 @@ def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> 
 
 
 def _from_refusal(code: str, doing: str, cause: str, access: Access) -> ConnectorError:
-    """Translates errors of authentication and authorisation."""
+    """Translate errors of authentication and authorisation."""
     if "date header too old" in cause.lower():
-        return RetryableError(doing, cause, _CLOCK_HINT)  # or signed before the machine slept
+        return RetryableError(doing, cause, _CLOCK_HINT)  # or the request was signed before the machine slept
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:
         return FatalError(doing, cause, access.if_too_little)
     if code == "AuthorizationFailure":
         network = (
-            "Let this network in: the storage account's firewall (Networking) refuses it, or allows no public access"
+            "Allow this network: the storage account's firewall (Networking) refuses it, or allows no public access"
         )
         return FatalError(doing, cause, f"{network}. {access.if_too_little}")
     return FatalError(doing, cause, access.if_wrong)
@@ -142,17 +142,17 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
 def _from_credentials(
     error: azure.ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
 ) -> ConnectorError:
-    """Translates errors before a request is sent: a malformed key, or no token."""
+    """Translate errors before a request is sent: a malformed key, or no token."""
     if not access.is_identity:
         return ConfigError(doing, "the account key is not base64", access.if_wrong)
-    cause = f"no token could be had: {one_line(error.message)}"
+    cause = f"no token was received: {one_line(error.message)}"
     if was_authorised:
-        return RetryableError(doing, cause, "Check the identity of this machine if this goes on")
+        return RetryableError(doing, cause, "If this continues, check the identity of this machine")
     return ConfigError(doing, cause, _NO_CREDENTIALS)
 
 
 def _cause(error: azure.HttpResponseError, code: str, status: int) -> str:
-    """Returns the service's message without request ids and without quoted parts of a signature."""
+    """Return the service's message without request ids and quoted parts of a signature."""
     if not code:
         return f"HTTP {status}"
     texts = [(error.message or "").partition("\n")[0]]
@@ -162,7 +162,7 @@ def _cause(error: azure.HttpResponseError, code: str, status: int) -> str:
 
 
 def _reason(error: azure.AzureError) -> str:
-    """Returns the network's message without the object's address, which holds the signature."""
+    """Return the network's message without the object's address, which contains the signature."""
     if error.inner_exception is None:
         return one_line(_URL.sub("", error.message))
     host, words = _HOST.search(str(error)), _URL.sub("", last_words(error.inner_exception))

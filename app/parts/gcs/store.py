@@ -1,4 +1,4 @@
-"""Google Cloud Storage by its own API, through google-cloud-storage: the bucket, its client, and their errors."""
+"""Google Cloud Storage with its API and google-cloud-storage: the bucket, its client, and their errors."""
 
 import json
 import os
@@ -32,15 +32,15 @@ from app.storage.targets import GcsTarget
 
 PROXY_HINT = "Check STORAGE_URL, and any proxy on the way"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-_EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's own variable: a server for tests, which asks for no credentials
-# For traces the library asks for the bucket's metadata, which needs a further right. Nobody collects these traces.
+_EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's variable: a server for tests, which needs no credentials
+# For traces, the library requests the bucket's metadata, which needs another right. Nobody collects these traces.
 _NO_BUCKET_IN_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 
-# The library retries after up to 1, 2, 4, 4, … s: Google wants a second between two writes of the same object.
+# The library retries after up to 1, 2, 4, 4, … s, because Google requires a second between two writes of an object.
 # After 10 s the pipeline logs the error and retries.
 RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_timeout(10.0)
-# Bytes per request, and in memory. Larger files go as a resumable upload; readers see it after its last chunk.
-# The library sends up to 8 MiB in one request in any case.
+# Bytes per request, and in memory. Larger files are resumable uploads, which readers see after the last chunk.
+# The library always sends up to 8 MiB in one request.
 _PIECE = 8 << 20
 _ABSENT = 0  # Google's generation of a missing object
 _LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
@@ -48,12 +48,12 @@ _NO_LISTING = "the answer is not the listing of a bucket"
 
 _CREDENTIALS_HINT = (
     "Set GCS_CREDENTIALS_JSON to the text of a service account's key or GOOGLE_APPLICATION_CREDENTIALS to its file, "
-    "or give the machine a service account; check that account and key exist and are enabled"
+    "or give the machine a service account; check that the account and its key exist and are enabled"
 )
 _SHOWN_CHARACTERS = 300
 
 OF_GOOGLE = (
-    ConnectionError,  # Python's own: the library raises it for an interrupted download
+    ConnectionError,  # Python's class: the library raises it for an interrupted download
     DataCorruption,
     GoogleAPICallError,
     GoogleAuthError,
@@ -64,24 +64,24 @@ OF_GOOGLE = (
 _PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
 _CLOCK = "short-lived token"  # in Google's message about a signature from the future or long ago
 
-# By an answer's reason, or by words of its message.
+# By an answer's reason, or words of its message.
 _RULES = ErrorRules(
     {
         "object mutation operations": Rule(
             RetryableError,
-            "Google takes about one write of the same object a second: raise COMMIT_INTERVAL if this goes on",
+            "Google accepts about one write of an object per second: if this continues, raise COMMIT_INTERVAL",
         ),
         "rateLimitExceeded": PASSES,
         "userRateLimitExceeded": PASSES,
         "quotaExceeded": PASSES,
         "retention": Rule(
             FatalError,
-            "The connector replaces its journal and deletes files of failed batches: take the retention policy, lock "
-            "or hold off the bucket",
+            "The connector replaces its journal and deletes files of failed batches: remove the retention policy, lock "
+            "or hold from the bucket",
         ),
     },
     # 308: a resumable upload is incomplete. 409: another request writes the object. 410: the session of a resumable
-    # upload is gone, so it begins again.
+    # upload has expired, so the upload begins again.
     passing=frozenset({HTTPStatus.PERMANENT_REDIRECT, HTTPStatus.CONFLICT, HTTPStatus.GONE}),
 )
 
@@ -95,7 +95,7 @@ class GcsStore(CloudStore):
     def __init__(self, target: GcsTarget, *, max_workers: int, retry: Retry = RETRY) -> None:
         super().__init__(target.uri, PROXY_HINT, max_workers)
         self._target = target
-        self._asked: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # of each request
+        self._options: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # of each request
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
         if isinstance(error, OF_GOOGLE):
@@ -103,7 +103,7 @@ class GcsStore(CloudStore):
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
         listing = self._bucket.client.list_blobs(
-            self._bucket, prefix=prefix, fields=_LISTED, page_size=size, **self._asked
+            self._bucket, prefix=prefix, fields=_LISTED, page_size=size, **self._options
         )
         try:
             for page in listing.pages:
@@ -117,7 +117,7 @@ class GcsStore(CloudStore):
         blob = self._bucket.blob(key)
         span = {} if length is None else {"start": start, "end": start + length - 1}
         try:
-            blob.download_to_file(into, **span, **self._asked)
+            blob.download_to_file(into, **span, **self._options)
         except NotFound as error:
             self._require_bucket(key, error)
             return None
@@ -127,15 +127,15 @@ class GcsStore(CloudStore):
         condition = {} if replaces is WHATEVER_IS_THERE else {"if_generation_match": self._generation_of(replaces, key)}
         blob = self._bucket.blob(key, chunk_size=_PIECE)
         try:
-            blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **self._asked)
+            blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **self._options)
         except PreconditionFailed as error:
             raise changed(self.uri, key) from error
-        except ValueError as error:  # the store kept a part of a chunk, and the library does not go back
+        except ValueError as error:  # the store kept a part of a chunk, and the library cannot send the rest
             if isinstance(error, JSONDecodeError):
                 raise
-            raise UnexpectedAnswerError("the store has not kept all that was sent") from error
+            raise UnexpectedAnswerError("the store has not kept all bytes that were sent") from error
         except NotFound as error:
-            # Only the chunks of a resumable upload are sent by PUT.
+            # Only the chunks of a resumable upload are sent with PUT.
             if error.response is not None and error.response.request.method == HTTPMethod.PUT:
                 raise UnexpectedAnswerError("the store has forgotten the upload's beginning") from error
             raise
@@ -150,18 +150,18 @@ class GcsStore(CloudStore):
 
     def _remove(self, key: str) -> None:
         try:
-            self._bucket.blob(key).delete(**self._asked)
+            self._bucket.blob(key).delete(**self._options)
         except NotFound as error:
             self._require_bucket(key, error)
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
-        """Raises ``NotFound`` if the bucket is missing, not the object: only the message differs, if there is one."""
+        """Raise ``NotFound`` if the bucket is missing, and not only the object. Only the message distinguishes them."""
         if not message_of(error).startswith("No such object"):
             next(self._pages(key, size=1), None)
 
     @cached_property
     def _bucket(self) -> Bucket:
-        """Makes the client at the first use: a machine's own credentials come over the network."""
+        """Create the client at the first use, because a machine's credentials come from the network."""
         doing = f"connecting to {self.uri}"
         os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
         credentials = _credentials(self._target.credentials_json, doing)
@@ -169,7 +169,7 @@ class GcsStore(CloudStore):
         connections = HTTPAdapter(pool_connections=1, pool_maxsize=self._connections)
         session.mount("https://", connections)
         session.mount("http://", connections)
-        session.auth = lambda request: request  # else a user's .netrc would replace the token
+        session.auth = lambda request: request  # otherwise a user's .netrc would replace the token
         client = Client(project=None, credentials=credentials, _http=session)
         try:
             return client.bucket(self._target.bucket)
@@ -178,40 +178,40 @@ class GcsStore(CloudStore):
 
 
 def _version(blob: Blob) -> Version:
-    """Returns the object's version. Google always names it; a proxy's page with status 200 does not."""
+    """Return the object's version. Google's answers always contain it, but a proxy's page with status 200 does not."""
     if blob.generation is None:
-        raise UnexpectedAnswerError("the answer has no generation, so it is not that of a store")
-    return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # shown for uploads, not for reads
+        raise UnexpectedAnswerError("the answer has no generation, so it does not come from the store")
+    return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # only uploads return the time
 
 
 def _credentials(key: str | None, doing: str) -> Credentials:
     if key is None:
         return AnonymousCredentials() if os.environ.get(_EMULATOR) else google.auth.default(scopes=_SCOPES)[0]
     try:
-        found: Credentials = service_account.Credentials.from_service_account_info(json.loads(key), scopes=_SCOPES)
-    except (ValueError, TypeError, AttributeError):  # their messages may hold parts of the key
+        parsed: Credentials = service_account.Credentials.from_service_account_info(json.loads(key), scopes=_SCOPES)
+    except (ValueError, TypeError, AttributeError):  # the messages may contain parts of the key
         hint = (
-            "Set it to the whole text of the JSON file that Google gives for a service account's key; other "
-            "credentials are named by GOOGLE_APPLICATION_CREDENTIALS"
+            "Set it to the complete text of Google's JSON file for a service account's key; for other credentials, "
+            "set GOOGLE_APPLICATION_CREDENTIALS"
         )
-        raise ConfigError(doing, "GCS_CREDENTIALS_JSON holds no service account's key", hint) from None
-    return found
+        raise ConfigError(doing, "GCS_CREDENTIALS_JSON is not the key of a service account", hint) from None
+    return parsed
 
 
 def translate(error: BaseException, doing: str) -> ConnectorError:
-    if isinstance(error, RetryError):  # the library's own tries are used up
+    if isinstance(error, RetryError):  # the library has given up
         if not isinstance(error.cause, OF_GOOGLE):
             return RetryableError(doing, _plain(str(error.cause or error)))
         error = error.cause
     if isinstance(error, ConnectionError):
         return RetryableError(doing, _plain(str(error)))
     if isinstance(error, DataCorruption):
-        return RetryableError(doing, "the bytes arrived damaged: their checksum is another one")
+        return RetryableError(doing, "the bytes arrived damaged: their checksum is wrong")
     if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
         try:
             return _from_answer(error.response, doing)
-        except requests.RequestException as cut_off:  # the library has not read the body of a 5xx
-            return _from_network(cut_off, doing)
+        except requests.RequestException as interrupted:  # the library has not read the body of a 5xx
+            return _from_network(interrupted, doing)
     if isinstance(error, GoogleAuthError):
         return _from_credentials(error, doing)
     if isinstance(error, requests.RequestException):
@@ -220,31 +220,31 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """Returns the message of a refusal; empty where the answer has no message of Google."""
-    return _said(error.response)[0] if error.response is not None else ""
+    """Return the message of a refusal; empty if the answer has no message of Google."""
+    return _texts_of(error.response)[0] if error.response is not None else ""
 
 
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
-    """Translates errors that the store itself reported."""
+    """Translate errors that the store reported."""
     status = response.status_code
-    message, reason = _said(response)
+    message, reason = _texts_of(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
     words = next((each for each in _RULES.by_name if each in reason or each in message), "")
     if error := _RULES.error(words, status, doing, cause, "" if message else PROXY_HINT, response.headers):
         return error
-    if status == HTTPStatus.NOT_FOUND:  # a missing object is handled by the callers
+    if status == HTTPStatus.NOT_FOUND:  # the callers handle a missing object
         return MissingBucketError(doing, cause, "Check STORAGE_URL; create the bucket, then restart")
     if status == HTTPStatus.UNAUTHORIZED:
         return FatalError(doing, cause, _CREDENTIALS_HINT)
     if status == HTTPStatus.FORBIDDEN:
-        named = _PERMISSION.search(message)
-        hint = f"Grant {named.group() if named else 'access'} on the bucket to this account"
-        return FatalError(doing, cause, f"{hint}: the role Storage Object User has all rights that are needed")
+        permission = _PERMISSION.search(message)
+        hint = f"Grant {permission.group() if permission else 'access'} on the bucket to this account"
+        return FatalError(doing, cause, f"{hint}: the role Storage Object User has all necessary rights")
     return FatalError(doing, cause, PROXY_HINT)
 
 
-def _said(response: requests.Response) -> tuple[str, str]:
-    """Returns message and reason of a refusal: a JSON document, or a line of text for a download."""
+def _texts_of(response: requests.Response) -> tuple[str, str]:
+    """Return message and reason of a refusal: a JSON document, or a line of text for a download."""
     try:
         error = response.json()["error"]
         details = error.get("errors") or [{}]
@@ -260,21 +260,21 @@ def _from_credentials(error: GoogleAuthError, doing: str) -> ConnectorError:
         return ConfigError(doing, _plain(str(first)), _CREDENTIALS_HINT)
     network = next((each for each in (error, first) if isinstance(each, TransportError)), None)
     if network is not None:
-        hint = "Check that the network lets us reach Google's token service, or the machine's metadata server"
-        return RetryableError(doing, f"no token came: {_reason(network)}", hint)
-    cause = f"no token was given: {_plain(str(first))}"
+        hint = "Check the network to Google's token service, or to the machine's metadata server"
+        return RetryableError(doing, f"no token was received: {_reason(network)}", hint)
+    cause = f"no token was issued: {_plain(str(first))}"
     if error.retryable or _CLOCK in cause:
-        return RetryableError(doing, cause, "Set this machine's clock (NTP)" if _CLOCK in cause else "")
+        return RetryableError(doing, cause, "Synchronise this machine's clock (NTP)" if _CLOCK in cause else "")
     return FatalError(doing, cause, _CREDENTIALS_HINT)
 
 
 def _from_network(error: requests.RequestException, doing: str) -> ConnectorError:
     if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
-        return FatalError(doing, _reason(error), "For a private authority set REQUESTS_CA_BUNDLE to its file")
+        return FatalError(doing, _reason(error), "For a private authority, set REQUESTS_CA_BUNDLE to its file")
     if isinstance(error, requests.exceptions.InvalidJSONError):
-        return RetryableError(doing, "the answer is not Google's", PROXY_HINT)
+        return RetryableError(doing, "the answer does not come from Google", PROXY_HINT)
     if isinstance(error, requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError):
-        return RetryableError(doing, _reason(error), "Check that the network lets us reach storage.googleapis.com")
+        return RetryableError(doing, _reason(error), "Check the network to storage.googleapis.com")
     return ConfigError(doing, _reason(error), "Check STORAGE_EMULATOR_HOST and the proxy variables")
 
 
@@ -283,5 +283,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(message: str) -> str:
-    """Makes one line of bounded length without a full stop, for use inside a sentence."""
+    """Return a line of limited length without a full stop, for use inside a sentence."""
     return cut(one_line(message), _SHOWN_CHARACTERS)

@@ -20,7 +20,7 @@ from app.http_headers import fits_header, retry_after
 from app.json_texts import check_json
 from app.redaction import add_login, add_secrets, redact
 
-# Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.
+# Bytes. A table's description has some kilobytes. Only the first words of a refusal are shown.
 _ANSWER_LIMIT = 16 << 20
 REFUSAL_LIMIT = 64 << 10
 _SHOWN_CHARACTERS = 300
@@ -31,7 +31,7 @@ _BUSY = frozenset({HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service's name for messages, and the variables that lead to it."""
+    """A service's name for messages, and the variables with its address and login."""
 
     name: str
     url_variable: str
@@ -41,9 +41,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows: a token, or a user with a password; files of certificates and of their key.
+    """A client's login: a token, or a user with a password; files of a certificate and its key.
 
-    ``ca`` has the authorities that the server's certificate must be of; ``None`` leaves them to the system.
+    ``ca`` is a file of authorities for the server's certificate; ``None`` means those of the system.
     """
 
     token: str | None = None
@@ -59,7 +59,7 @@ class Credentials:
 
     @property
     def authorization(self) -> str | None:
-        """The header, if there is one."""
+        """The header ``Authorization``, if there is a login."""
         if self.token:
             return f"Bearer {self.token}"
         if self.user is None:
@@ -69,7 +69,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Timeouts in seconds: to connect, between two reads of an answer, and for the whole answer."""
+    """Time-outs in seconds: to connect, between two reads of an answer, and for the complete answer."""
 
     connect: float
     read: float
@@ -77,9 +77,9 @@ class Patience:
 
 
 class Answer:
-    """The answer to a request that arrived and was authorised: 2xx, or a 4xx or 501 for the caller to judge.
+    """The answer to an authorised request: 2xx, or a 4xx or 501 for the caller to handle.
 
-    ``summary`` is what an error tells of it, in the other side's own words.
+    ``summary`` describes the answer in errors, in the service's words.
     """
 
     def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
@@ -90,10 +90,10 @@ class Answer:
         self._shown = shown
 
     def json_object(self, doing: str) -> Mapping[str, Any]:
-        """Returns the body as a JSON object.
+        """Return the body as a JSON object.
 
         Raises:
-            FatalError: it is something else: a login page, an empty body.
+            FatalError: the body is not a JSON object, but a login page or empty, for example.
         """
         try:
             document = json.loads(self.body)
@@ -107,19 +107,19 @@ class Answer:
 
 
 class RestClient:
-    """One service's API; to be used by one thread at a time. ``url`` has no slash at its end."""
+    """A service's API. Only one thread may use it at a time. ``url`` has no slash at its end."""
 
     def __init__(self, service: Service, url: str, credentials: Credentials) -> None:
         token = credentials.token
         if token and not fits_header(token):
-            cause = f"{service.token_variable} holds a blank or another character that no token has"
+            cause = f"{service.token_variable} contains a blank or another character that is not allowed in a token"
             raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it again, without quotes and line ends")
         self._service = service
         self._url = url
         self._secret = credentials.secret
         self._session = requests.Session()
-        # With trust_env a netrc file replaces our token. It also covers the proxies and the private
-        # authorities of companies, so those are taken from where everybody sets them by hand.
+        # With trust_env, a netrc file would replace the token. But trust_env also reads proxies and private
+        # authorities of companies, so these are read here from the usual variables.
         self._session.trust_env = False
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
         of_machine = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
@@ -127,7 +127,7 @@ class RestClient:
         if credentials.certificate and credentials.key:
             self._session.cert = credentials.certificate, credentials.key
         self._session.headers["Accept"] = "application/json"
-        # A small compressed answer may need more memory than there is.
+        # A small compressed answer may need too much memory.
         self._session.headers["Accept-Encoding"] = "identity"
         if credentials.authorization:
             self._session.headers["Authorization"] = credentials.authorization
@@ -137,16 +137,16 @@ class RestClient:
     def ask(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
     ) -> Answer:
-        """Sends one request, once.
+        """Send a request once.
 
-        ``path`` is below the base address, encoded, with a leading slash. ``doing`` says in messages what this is for.
+        ``path`` is below the base address, encoded, with a leading slash. ``doing`` is the purpose, for messages.
 
         Raises:
             NotTakenError: no connection, 425, 429.
-            RetryableError: no answer in time, 408, 5xx but 501.
-            FatalError: a redirect, 401, 403, an answer beyond all size, a certificate that is not trusted.
+            RetryableError: no answer in time, 408, 5xx except 501.
+            FatalError: a redirect, 401, 403, an answer that is too large, a certificate that is not trusted.
         """
-        give_up = time.monotonic() + patience.whole
+        deadline = time.monotonic() + patience.whole
         try:
             with self._session.request(
                 method,
@@ -157,11 +157,11 @@ class RestClient:
                 stream=True,
             ) as response:
                 limit = _ANSWER_LIMIT if response.ok else REFUSAL_LIMIT
-                return self._judged(response, read_answer(response, limit, give_up), limit, doing)
+                return self._judged(response, read_answer(response, limit, deadline), limit, doing)
         except requests.RequestException as error:
             raise self._translated(error, doing, patience) from error
         except HTTPError as error:  # of urllib3, while the body is read
-            raise RetryableError(doing, f"the answer broke off: {last_words(error)}") from error
+            raise RetryableError(doing, f"the answer was interrupted: {last_words(error)}") from error
         except TimeoutError:
             raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
         except OSError as error:  # requests raises it for a missing CA bundle
@@ -170,7 +170,7 @@ class RestClient:
 
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
-        # The first words on one line, without secrets that the other side repeats.
+        # The first words on one line, without secrets that the service repeats.
         shown = " ".join(redact(body[:REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
         answer = Answer(self._service, status, response.reason or "", body, shown)
         if status in _BUSY:
@@ -179,8 +179,8 @@ class RestClient:
         if status == HTTPStatus.REQUEST_TIMEOUT or is_server_error:
             raise RetryableError(doing, answer.summary, retry_after=retry_after(response.headers))
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-            location = response.headers.get("Location", "an address it does not name")
-            hint = f"Set {self._service.url_variable} to the address that answers itself; this one points to {location}"
+            location = response.headers.get("Location", "an unknown address")
+            hint = f"Set {self._service.url_variable} to the final address; this address redirects to {location}"
             raise FatalError(doing, answer.summary, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise FatalError(
@@ -207,7 +207,7 @@ class RestClient:
 
 
 def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> bytes:
-    """Returns an answer; ``FatalError`` if it would fill the memory once it is parsed."""
+    """Return an answer. Raise ``FatalError`` if parsing it would need too much memory."""
     try:
         return check_json(body, limit)
     except ValueError as error:
@@ -215,20 +215,20 @@ def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> byte
     raise FatalError(doing, cause, f"Check {url_variable}")
 
 
-def read_answer(response: requests.Response, limit: int, give_up: float) -> bytes:
-    """Reads little more than ``limit`` bytes at most; unread bytes cost only the connection.
+def read_answer(response: requests.Response, limit: int, deadline: float) -> bytes:
+    """Read at most slightly more than ``limit`` bytes. Unread bytes only cost the connection.
 
-    Reads parts as they arrive: a full one may never come if the server sends a byte now and then.
+    Parts are read as they arrive, because a server that sends single bytes may never fill a complete part.
 
     Raises:
-        TimeoutError: it is ``give_up`` (monotonic seconds), and not all has come.
+        TimeoutError: the answer is incomplete at the ``deadline`` (monotonic seconds).
     """
     body = bytearray()
     try:
         while len(body) <= limit and (piece := response.raw.read1(_PIECE, decode_content=True)):
             body += piece
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise TimeoutError
         return bytes(body)
     finally:
-        body.clear()  # which an error would keep
+        body.clear()  # an error's traceback would keep the body in memory

@@ -1,7 +1,7 @@
-"""Tells an OpenLineage collector of this run: START, RUNNING every ten minutes, then COMPLETE, FAIL or ABORT.
+"""Reports this run to an OpenLineage collector: START, RUNNING every ten minutes, then COMPLETE, FAIL or ABORT.
 
-Each event has the topics, the tables with their columns, and what has come into each since the last event that arrived.
-A thread sends one after another: the data waits for none, and one that the collector does not take costs a warning.
+Each event contains the topics, the tables with their columns, and the rows written since the last delivered event. A
+separate thread sends the events, so the data never waits. An event that fails causes a warning.
 """
 
 import logging
@@ -31,8 +31,8 @@ from app.table.type_names import type_name
 
 logger = logging.getLogger(__name__)
 
-_EVERY_SECONDS = 600.0  # while the run goes on
-_AGAIN_SECONDS = 60.0  # after an event that did not arrive
+_EVERY_SECONDS = 600.0  # during the run
+_AGAIN_SECONDS = 60.0  # after an event that was not delivered
 _STOP_SECONDS = 2.0
 _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 _SECRET = re.compile("OPENLINEAGE__.*(KEY|SECRET|AUTH|HEADERS.*)")
@@ -41,14 +41,14 @@ event_v2.set_producer(f"urn:quix-ts-datalake-sink:{__version__}")
 
 
 class Lineage(Thread):
-    """The run is what happens inside its ``with`` block; its tables are those that the connector has opened by then."""
+    """Reports the run of its ``with`` block, with the tables that are open by then."""
 
     def __init__(self, connector: Connector, lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
         self._settings, self._lakes = connector.settings, connector.lakes
         self._topics, self._broker = dict.fromkeys(lane.topics), f"kafka://{lane.brokers.partition(',')[0]}"
         self._counts = connector.runtime.metrics.counts
-        self._id, self._told = str(generate_new_uuid()), dict[str, Totals]()
+        self._id, self._reported = str(generate_new_uuid()), dict[str, Totals]()
         self._state, self._is_failing = RunState.START, False
         self._over = Event()
         self._error: BaseException | None = None
@@ -62,22 +62,22 @@ class Lineage(Thread):
         self.join(_STOP_SECONDS)
 
     def run(self) -> None:
-        while not self._over.wait(_EVERY_SECONDS if self._tell(self._state) else _AGAIN_SECONDS):
+        while not self._over.wait(_EVERY_SECONDS if self._send(self._state) else _AGAIN_SECONDS):
             pass
         state, facets, why = RunState.COMPLETE, dict[str, Any](), self._error
         if why:
             state = RunState.FAIL if isinstance(why, Exception) else RunState.ABORT
-            text = redact(str(why)) if isinstance(why, ConnectorError) else type(why).__name__  # it may quote values
+            text = redact(str(why)) if isinstance(why, ConnectorError) else type(why).__name__  # no values
             facets["errorMessage"] = facet_v2.error_message_run.ErrorMessageRunFacet(text, "PYTHON")
-        if self._tell(state, facets):
+        if self._send(state, facets):
             self._client.close(_STOP_SECONDS)
 
-    def _tell(self, state: RunState, facets: Any = None) -> bool:
-        """Sends the event; returns whether it has arrived."""
+    def _send(self, state: RunState, facets: Any = None) -> bool:
+        """Send the event. Return whether it was delivered."""
         settings, counts, lakes = self._settings, self._counts(), dict(self._lakes)
         self._topics |= dict.fromkeys(tp.topic for tp in counts.positions)
-        of_tables = {**counts.of_tables, settings.table: counts}  # the name is a template where there are several
-        told = {table: of_tables.get(table, Counts()).totals for table in lakes}
+        of_tables = {**counts.of_tables, settings.table: counts}  # with several tables, the name is a template
+        totals = {table: of_tables.get(table, Counts()).totals for table in lakes}
         kind = facet_v2.job_type_job.JobTypeJobFacet("BATCH" if settings.until else "STREAMING", "QUIX", "CONNECTOR")
         name = f"{settings.consumer_group}.{settings.table}"
         event = event_v2.RunEvent(
@@ -86,28 +86,28 @@ class Lineage(Thread):
             run=event_v2.Run(self._id, facets),
             job=event_v2.Job(settings.lineage_namespace, name, {"jobType": kind}),
             inputs=[event_v2.InputDataset(self._broker, topic) for topic in self._topics],
-            outputs=[self._output(table, lake, told[table]) for table, lake in lakes.items()],
+            outputs=[self._output(table, lake, totals[table]) for table, lake in lakes.items()],
         )
-        doing = f"telling {settings.lineage_url} of this run"
+        doing = f"reporting this run to {settings.lineage_url}"
         try:
             self._client.emit(event)
         except Exception as error:  # noqa: BLE001 - of any transport
             level = logging.DEBUG if self._is_failing else logging.WARNING
             why = cut(one_line(f"{type(error).__name__}: {innermost(error)}"), 300)
-            logger.log(level, "%s: %s. Records are written all the same", doing, why)
+            logger.log(level, "%s: %s. This does not affect the records", doing, why)
             self._is_failing = True
             return False
         if self._is_failing:
             logger.info("%s: it works again", doing)
-        self._told, self._state, self._is_failing = told, RunState.RUNNING, False
+        self._reported, self._state, self._is_failing = totals, RunState.RUNNING, False
         return True
 
     def _output(self, name: str, lake: Lake, totals: Totals) -> event_v2.OutputDataset:
-        """The table with its columns; its name in a catalog is a link to that of its folder."""
+        """Return the table with its columns. Its name in a catalog is a symlink to the name of its folder."""
         target, table, catalog = self._settings.storage, lake.location, self._settings.catalog
-        told = self._told.get(name, Totals())
+        before = self._reported.get(name, Totals())
         written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            totals.rows - told.rows, totals.size - told.size, totals.files - told.files
+            totals.rows - before.rows, totals.size - before.size, totals.files - before.files
         )
         columns = {**lake.schema.current.columns, **dict.fromkeys(lake.spec.columns, pa.string())}
         facets: dict[str, Any] = {"schema": facet_v2.schema_dataset.SchemaDatasetFacet(_fields(pa.struct(columns)))}
@@ -122,16 +122,16 @@ class Lineage(Thread):
 
     @cached_property
     def _client(self) -> OpenLineageClient:
-        """By the settings and by the client's own variables, of which its log must not tell a login."""
+        """The client of the settings and of its own variables, whose logins must not be logged."""
         add_secrets(*(value for name, value in os.environ.items() if _SECRET.fullmatch(name)))
         settings, config = self._settings, dict[str, Any](facets={"source_code_location": {"disabled": True}})
         if "OPENLINEAGE__TRANSPORT__TYPE" not in os.environ:
-            known = {"type": "http", "url": f"{settings.lineage_url}/", "endpoint": settings.lineage_endpoint}
+            transport = {"type": "http", "url": f"{settings.lineage_url}/", "endpoint": settings.lineage_endpoint}
             login = {"auth": {"type": "api_key", "apiKey": settings.lineage_key}} if settings.lineage_key else {}
-            config["transport"] = {**known, **login, "retry": {"total": 0}}
+            config["transport"] = {**transport, **login, "retry": {"total": 0}}
         client = _Client(config=config)
         if isinstance(client.transport, HttpTransport):
-            client.transport.session.stream = True  # the body of an answer may be endless
+            client.transport.session.stream = True  # an answer's body may be endless
             client.transport.session.hooks["response"].append(_refuse_redirect)
         return client
 
@@ -139,26 +139,26 @@ class Lineage(Thread):
 class _Client(OpenLineageClient):
     @staticmethod
     def _find_yaml_config_path() -> str | None:
-        """Looks for no file in the folder that the process runs in: it could name code to load."""
+        """Read no file in the working directory, because it could name code to load."""
         return os.environ.get("OPENLINEAGE_CONFIG")
 
 
 def ask(settings: Settings) -> str:
-    """Says whether the collector answers; one that does not is a warning. An event would leave a run behind."""
+    """Return whether the collector answers, and warn if not. Sends no event, because that would create a run."""
     url, service = str(settings.lineage_url), Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
     client = RestClient(service, url, Credentials(settings.lineage_key))
     try:
         client.ask("GET", f"/{settings.lineage_endpoint}", f"asking {url}", patience=_PATIENCE)
     except ConnectorError as error:
-        logger.warning("%s. Records are written all the same", str(error).rstrip("."))
-        return "does not answer as a collector does, which stops nothing"
+        logger.warning("%s. This does not affect the records", str(error).rstrip("."))
+        return "does not answer like a collector; this does not affect the records"
     return "answers"
 
 
 def _refuse_redirect(answer: Any, **_: Any) -> None:
-    if answer.is_redirect:  # a client would go there without the event
+    if answer.is_redirect:  # the client would follow it without the event
         answer.close()
-        raise OSError(f"it answers {answer.status_code} and points to {answer.headers['Location']}")
+        raise OSError(f"it answers {answer.status_code} and redirects to {answer.headers['Location']}")
 
 
 def _fields(kind: pa.DataType) -> list[facet_v2.schema_dataset.SchemaDatasetFacetFields]:

@@ -1,4 +1,4 @@
-"""The REST catalog of Quix: the requests of quixstreams' own data lake sink, and the description of files in them."""
+"""The REST catalog of Quix: the requests of quixstreams' data lake sink, and the description of files in them."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ _OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
 _SERVICE = Service("the catalog", "CATALOG_URL", "CATALOG_AUTH_TOKEN")
-# A catalog may write a thousand files of one request into its database before it answers.
+# A catalog may write a thousand files of a request into its database before it answers.
 _PATIENCE = Patience(connect=10.0, read=60.0, whole=120.0)
-# For requests that no row needs: the batch waits for them nevertheless.
-_IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
+# For requests that no row needs, because the batch waits for them.
+_OPTIONAL = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog(Catalog):
-    """One table of the catalog, for one thread at a time. If it ``announces``, the query API learns of new files."""
+    """A table of the catalog, for one thread at a time. ``announces``: inform the query API of new files."""
 
     def __init__(
         self, target: QuixTarget, _: object = None, announces: bool = False, patience: Patience = _PATIENCE
@@ -47,12 +47,12 @@ class QuixCatalog(Catalog):
         self._query_api = QueryApi(target.query_api) if announces and target.query_api else None
 
     def check(self) -> CatalogTable | None:
-        """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""
+        """Check that the catalog answers and accepts the login. Its health page may be public, but tables are not."""
         doing = f"connecting to the catalog at {self._url}"
         answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
             raise FatalError(
-                doing, answer.summary, "Check CATALOG_URL, its path included: the catalog's /health lies below it"
+                doing, answer.summary, "Check CATALOG_URL with its path: the catalog's /health is below this address"
             )
         return self.table()
 
@@ -64,26 +64,26 @@ class QuixCatalog(Catalog):
         _require_done(answer, doing)
         return _table_of(answer.json_object(doing), doing)
 
-    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
-        """Creates the table and returns the catalog's version of it, which another member may have created first.
+    def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
+        """Create the table and return the catalog's version of it, which another member may have created first.
 
-        The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
-        The catalog cannot infer virtual partitions from files: if there are any, the full spec is sent.
+        The partition spec is sent empty, because the catalog fills it from the first files. The expected columns are a
+        property. The catalog cannot infer virtual partitions from files: with them, the complete spec is sent.
         """
         doing = f"creating {self._table_words}"
-        order = list(wanted.order)
+        order = list(spec.order)
         body = {
             "location": location,
-            "partition_spec": order if wanted.virtual else [],
+            "partition_spec": order if spec.virtual else [],
             "properties": {
                 "created_by": _OUR_NAME,
                 "auto_discovered": "false",
                 "expected_partitions": order,
                 **_filled(
-                    virtual_partitions=list(wanted.virtual),
-                    timestamp_column=wanted.timestamp_column,
-                    sort_column=wanted.sort_column,
-                    stats_columns=sorted(wanted.stats_columns),
+                    virtual_partitions=list(spec.virtual),
+                    timestamp_column=spec.timestamp_column,
+                    sort_column=spec.sort_column,
+                    stats_columns=sorted(spec.stats_columns),
                 ),
             },
         }
@@ -91,24 +91,24 @@ class QuixCatalog(Catalog):
         if answer.status != HTTPStatus.CONFLICT:
             _require_done(answer, doing)
         table = self.table()
-        if table is None:  # catalogs also say 404 when their own store failed them
-            raise RetryableError(doing, f"the catalog answered {answer.status}, yet does not know the table")
+        if table is None:  # catalogs also answer 404 if their store has failed
+            raise RetryableError(doing, f"the catalog answered {answer.status}, but the table does not exist")
         return table
 
-    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
-        """Brings the properties of a known table in line with the settings, in one request where anything differs."""
-        changes = _changes(table.properties, wanted)
+    def sync_properties(self, table: CatalogTable, spec: PartitionSpec) -> None:
+        """Update the properties of an existing table to the settings, in one request if anything differs."""
+        changes = _changes(table.properties, spec)
         if changes:
             doing = f"changing {', '.join(changes)} of {self._table_words}"
-            self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
+            self._ask_optionally("PATCH", "properties", doing, {"properties": changes})
 
     def add_source(self, topic: str) -> None:
-        """Registers the topic as a source of the table, so that it shows before it has brought a file."""
-        doing = f"naming topic {topic} as a source of {self._table_words}"
-        self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
+        """Register the topic as a source of the table, so that it is listed before its first file."""
+        doing = f"adding topic {topic} as a source of {self._table_words}"
+        self._ask_optionally("POST", "sources", doing, {"source": self._source(topic)})
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-        """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
+        """Divide files into portions for one request each. After a refusal for its size, portions are half as large."""
         return portions(files, self._entry_with_bounds, self._most_bytes)
 
     def add_files(
@@ -117,20 +117,20 @@ class QuixCatalog(Catalog):
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
-        """Registers the files in one request. ``topic`` is ``None`` if the catalog has counted these files already."""
+        """Register the files in one request. ``topic`` is ``None`` if the catalog has counted these files already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)
         answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
-            raise FatalError(doing, answer.summary, "The table is gone from the catalog; restart to create it again")
+            raise FatalError(doing, answer.summary, "The table is no longer in the catalog; restart to create it again")
         if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             self._most_bytes = max(1, self._most_bytes // 2)
-            raise TooLargeError(doing, answer.summary, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
+            raise TooLargeError(doing, answer.summary, "Raise its limit, or set fewer columns in STATS_COLUMNS")
         _require_done(answer, doing)
         if answer.body:
-            answer.json_object(doing)  # a login page with status 200 has registered nothing
+            answer.json_object(doing)  # a login page with status 200 means that nothing is registered
         if self._query_api:
             self._query_api.files_added(files)
 
@@ -142,7 +142,7 @@ class QuixCatalog(Catalog):
         return self._client.ask(method, path, doing, body, patience=self._patience)
 
     def _entry_with_bounds(self, file: DataFile) -> Mapping[str, Any]:
-        """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
+        """Return the entry and, if there are any, the bounds with which readers skip the file."""
         bounds = column_stats(file.footer, self._stats_columns)
         return {**entry(file), "column_stats": bounds} if bounds else entry(file)
 
@@ -154,16 +154,16 @@ class QuixCatalog(Catalog):
             "properties": {"sink": _OUR_NAME, "quixstreams_version": version("quixstreams")},
         }
 
-    def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
-        """Sends a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
+    def _ask_optionally(self, method: str, name: str, doing: str, body: Mapping[str, Any]) -> None:
+        """Send a request and only log a failure, because no row depends on it, and old catalogs answer 501."""
         try:
-            answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
+            answer = self._client.ask(method, f"{self._path}/{name}", doing, body, patience=_OPTIONAL)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
-                logger.info("%s: the catalog does not know this yet; its rows and files are not concerned", doing)
+                logger.info("%s: the catalog does not support this; rows and files are not affected", doing)
                 return
             _require_done(answer, doing)
         except ConnectorError as error:
-            logger.warning("%s; rows and files are not concerned, the next start tries again", error)
+            logger.warning("%s; rows and files are not affected, the next start retries", error)
         else:
             logger.info("%s: done", doing)
 
@@ -172,22 +172,22 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
     return {name: value for name, value in properties.items() if value}
 
 
-def _changes(stored: Mapping[str, Any], wanted: PartitionSpec) -> Mapping[str, Any]:
-    """Returns the changes to the properties of a table.
+def _changes(stored: Mapping[str, Any], spec: PartitionSpec) -> Mapping[str, Any]:
+    """Return the changes to the properties of a table.
 
-    Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
-    owner in the catalog, so that is filled in and never changed.
+    The connector decides which columns have bounds. The table's owner may have set its order in the catalog, so the
+    connector only sets it if it is missing.
     """
     changes: dict[str, Any] = {}
-    stats = sorted(wanted.stats_columns) or None
+    stats = sorted(spec.stats_columns) or None
     if _listed(stored.get("stats_columns")) != stats:
         changes["stats_columns"] = stats
-    ordering = _filled(timestamp_column=wanted.timestamp_column, sort_column=wanted.sort_column)
+    ordering = _filled(timestamp_column=spec.timestamp_column, sort_column=spec.sort_column)
     return changes | {name: value for name, value in ordering.items() if not stored.get(name)}
 
 
 def _listed(stored: object) -> list[str] | None:
-    """Returns sorted column names; early tables hold them as one text with commas."""
+    """Return sorted column names. In early tables, they are one text with commas."""
     names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
     return sorted(stripped for name in names if (stripped := str(name).strip())) or None
 
@@ -200,10 +200,10 @@ def _require_done(answer: Answer, doing: str) -> None:
 
 
 def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
-    """Reads the table of a description; missing and null fields count as empty.
+    """Return the table of a description. Missing and null fields count as empty.
 
     Raises:
-        FatalError: a location is no text, or a spec is no list of texts.
+        FatalError: a location is not a text, or a spec is not a list of texts.
     """
     location = document.get("location")
     spec = document.get("partition_spec")
@@ -212,10 +212,10 @@ def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
     if not isinstance(spec, list | None) or not all(isinstance(column, str) for column in spec or ()):
         raise _unlike_contract(doing, "partition_spec", "a list of names", spec)
     properties = document.get("properties")
-    known = properties if isinstance(properties, dict) else {}
-    return CatalogTable((location or "").rstrip("/"), tuple(spec or ()), known)
+    properties = properties if isinstance(properties, dict) else {}
+    return CatalogTable((location or "").rstrip("/"), tuple(spec or ()), properties)
 
 
-def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:
-    cause = f"its {field} should be {wanted}, and is {cut(repr(got), 200)}"
+def _unlike_contract(doing: str, field: str, expected: str, value: object) -> FatalError:
+    cause = f"its {field} should be {expected}, but is {cut(repr(value), 200)}"
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")

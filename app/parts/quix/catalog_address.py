@@ -1,4 +1,4 @@
-"""Address and login of the REST catalog of Quix and of the query API, and the table in them, by the settings."""
+"""Reads address, login and table of Quix's REST catalog and query API from the settings."""
 
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -11,11 +11,11 @@ class QuixTarget:
     """A table in a REST catalog of Quix, or at the query API.
 
     Args:
-        url: the base address without a slash at its end, e.g. ``https://catalog.example.com/api/v1``.
-        token: the bearer token, if there is one.
-        workspace_id: of the topics that feed the table; empty outside Quix Cloud.
-        stats_columns: the only columns whose bounds are sent (zone maps); empty for all that can have them.
-        query_api: to notify of new files, if any are registered and the platform names one.
+        url: Base address without a slash at its end, e.g. ``https://catalog.example.com/api/v1``.
+        token: Bearer token, if there is one.
+        workspace_id: Workspace of the table's topics; empty outside Quix Cloud.
+        stats_columns: Columns whose bounds (zone maps) are sent; empty for all columns that can have bounds.
+        query_api: Query API to notify of new files, if files are registered and the platform has one.
     """
 
     url: str
@@ -28,7 +28,7 @@ class QuixTarget:
 
 
 def new_target(settings: Settings) -> QuixTarget | None:
-    """The catalog to register in, if there is one. The platform's token is sent only to the platform's host."""
+    """Return the catalog to register in, if there is one. The platform's token is only sent to the platform's host."""
     platform_url = settings.platform_catalog_url
     url, token = settings.catalog_url or platform_url, settings.catalog_auth_token
     if url is None:

@@ -1,7 +1,7 @@
-"""What requests say of files: the entry of each, and its zone maps, the smallest and largest value of each column.
+"""The descriptions of files in requests: entries, and zone maps with the smallest and largest value of each column.
 
-A reader skips the file where they exclude what it looks for. A bound may therefore be too wide but never too narrow,
-and where one is in doubt the column gets none at all.
+A reader skips a file if the zone maps exclude its condition. Therefore a bound may be too wide but never too narrow. If
+a bound is uncertain, the column has no zone map.
 """
 
 import json
@@ -17,30 +17,30 @@ from app.model import KEY_COLUMN, DataFile
 from app.table.type_names import scalar_count
 
 MOST_FILES: Final = 1_000
-# Web servers take a body of 1 MiB unless configured otherwise, and the source needs some of it.
+# Web servers accept a body of 1 MiB unless configured otherwise, and the source needs some of it.
 MOST_BYTES: Final = 900_000
 _Bounds = tuple[Any, Any]
 _WITH_BOUNDS = (types.is_integer, types.is_floating, types.is_decimal, types.is_timestamp, types.is_date)
 
 
 def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the zone maps of a file that Spark wrote, in the catalog's form; ``None`` for all columns.
+    """Return the zone maps of a file that Spark wrote, in the catalog's form. ``columns=None`` means all columns.
 
     Returns:
-        By column: ``type`` (``numeric`` with floats for bounds, ``timestamp`` with ISO 8601 texts), ``min``, ``max``,
-        ``null_count`` and ``value_count`` (values that are not null). Only columns of numbers, decimals, dates and
-        timestamps, with at least one value; without the key, and without fields of structs and lists.
+        By column: ``type`` (``numeric`` with floats as bounds, ``timestamp`` with ISO 8601 texts), ``min``, ``max``,
+        ``null_count`` and ``value_count`` (values other than null). Only columns of numbers, decimals, dates and
+        timestamps with at least one value, without the key, and without fields of structs and lists.
     """
     stats = {}
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     for name, kind, leaf in _plain_columns(metadata.schema.to_arrow_schema()):
         if name == KEY_COLUMN or (columns is not None and name not in columns):
             continue
-        found = [(group.num_rows, group.column(leaf).statistics) for group in groups]
-        if not all(its and its.has_null_count for _, its in found):
+        statistics = [(group.num_rows, group.column(leaf).statistics) for group in groups]
+        if not all(each and each.has_null_count for _, each in statistics):
             continue
-        nulls = sum(its.null_count for _, its in found)
-        bounds = _written_bounds([its for rows, its in found if its.null_count < rows], kind)
+        nulls = sum(each.null_count for _, each in statistics)
+        bounds = _written_bounds([each for rows, each in statistics if each.null_count < rows], kind)
         if bounds is not None:
             low, high = bounds
             stats[name] = {
@@ -54,9 +54,9 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
 
 
 def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
-    """Yields name, type and position of each column that can have a zone map.
+    """Yield name, type and position of each column that can have a zone map.
 
-    The position cannot be found by name: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
+    The path does not identify a column: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
     """
     leaf = 0
     for field in schema:
@@ -66,21 +66,21 @@ def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
 
 
 def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Bounds | None:
-    """Returns the smallest and largest value of row groups with values in the catalog's form, ``None`` if uncertain."""
+    """Return the smallest and largest value of row groups with values in the catalog's form; ``None`` if uncertain."""
     try:
-        values = [value for its in groups for value in (its.min, its.max)]
-    except OverflowError:  # a date beyond the year 9999, which neither Python nor ISO 8601 has
+        values = [value for statistics in groups for value in (statistics.min, statistics.max)]
+    except OverflowError:  # a date after the year 9999, which neither Python nor ISO 8601 supports
         return None
     if not values or any(value is None for value in values):
         return None
-    # NaN: to SQL it is larger than every number, so a file with one must be found by x > 100. Spark lets it be the
-    # largest value of its row group. Infinity: JSON has no word for it, and the request would be refused.
+    # In SQL, NaN is larger than all numbers, so x > 100 must find a file with NaN. In Spark's files, NaN may be the
+    # largest value of a row group. JSON has no infinity, so the request would be refused.
     if any(isinstance(value, float) and not math.isfinite(value) for value in values):
         return None
     low, high = min(values), max(values)
     if types.is_temporal(kind):
         return low.isoformat(), high.isoformat()
-    below, above = float(low), float(high)  # beyond 2**53 most integers lie between two floats
+    below, above = float(low), float(high)  # above 2**53, most integers lie between two floats
     return (
         math.nextafter(below, -math.inf) if below > low else below,
         math.nextafter(above, math.inf) if above < high else above,
@@ -88,7 +88,7 @@ def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Boun
 
 
 def entry(file: DataFile) -> Mapping[str, Any]:
-    """Describes a file as readers need it to find the file and its rows."""
+    """Return the description with which readers find the file and its rows."""
     return {
         "file_path": file.uri,
         "file_size": file.size,
@@ -100,14 +100,14 @@ def entry(file: DataFile) -> Mapping[str, Any]:
 
 def portions(
     files: Sequence[DataFile],
-    described: Callable[[DataFile], Mapping[str, Any]],
+    describe: Callable[[DataFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Sequence[DataFile]]:
-    """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
+    """Divide files into portions whose descriptions fit into a request. A file that is too large is sent separately."""
     portion: list[DataFile] = []
     size = 0
     for file in files:
-        more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them
+        more = len(json.dumps(describe(file))) + 2  # the comma and blank between two descriptions
         if portion and (len(portion) == MOST_FILES or size + more > most_bytes):
             yield portion
             portion, size = [], 0

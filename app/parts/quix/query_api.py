@@ -1,4 +1,4 @@
-"""Notifies the query API of Quix of new files, so that queries find them at once."""
+"""Notifies the query API of Quix of new files, so that queries find them immediately."""
 
 import logging
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 
 
 class QueryApi:
-    """Sends notifications on another thread. The catalog has the files already: losing one loses no file.
+    """Sends notifications on another thread. A lost notification loses no file, because the catalog contains the files.
 
-    Batches beyond ``most_waiting`` are left out.
+    If more than ``most_waiting`` batches wait, later ones are dropped.
     """
 
     def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:
@@ -34,14 +34,14 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[DataFile]) -> None:
-        """Queues a notification of the files; neither waits nor fails, and drops it if the queue is full."""
+        """Queue a notification of the files, without waiting. If the queue is full, drop the notification."""
         if self._pool.waiting < self._most_waiting:
             self._pool.submit(self._send_all, files)
         else:
-            self._log_failure(f"{self._doing}: more wait for it than it takes")
+            self._log_failure(f"{self._doing}: the queue is full")
 
     def close(self, seconds: float) -> None:
-        """Sends the waiting notifications, within ``seconds``."""
+        """Send the waiting notifications within ``seconds``."""
         self._pool.join(seconds)
 
     def _send_all(self, files: Sequence[DataFile]) -> None:
@@ -62,7 +62,7 @@ class QueryApi:
             logger.info("%s: it works again", self._doing)
 
     def _log_failure(self, message: str) -> None:
-        """Warns once until it works again."""
+        """Warn once, until it works again."""
         logger.log(
             logging.DEBUG if self._is_failing else logging.WARNING,
             "%s. The files are in the lake and in the catalog; queries find them a little later",

@@ -32,11 +32,11 @@ logger = logging.getLogger(__name__)
 _REPLAYED_FROM = "quix-replayed-from"
 _PRODUCER_SETTINGS = {
     "acks": "all",
-    "enable.idempotence": True,  # keeps the order, and tries of the client itself never double a record
-    "message.max.bytes": 1_000_000_000,  # the topic's own limit is the one that counts
+    "enable.idempotence": True,  # keeps the order, and the client's retries never duplicate a record
+    "message.max.bytes": 1_000_000_000,  # the topic's limit applies
     "message.timeout.ms": 60_000,
 }
-_EARLIEST_MS = 1  # Kafka's client takes the timestamp 0 for none, and sends the time of now
+_EARLIEST_MS = 1  # Kafka's client replaces the timestamp 0 by the present time
 _FLUSH_SECONDS = 1.0  # a signal is noticed between two flushes
 _LASTING = frozenset(
     {
@@ -48,19 +48,19 @@ _LASTING = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
-_HINT = "Run the command again; records sent before this one are then sent twice"
+_HINT = "Run the command again; this sends earlier records twice"
 
 
 def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0) -> int:
     """Send the selected records of the table's dead letter to Kafka, or count them.
 
-    A file is deleted only after the broker has acknowledged all of its records, and only when asked to. A broker that
-    does not answer is not waited for long, because a person waits.
+    With ``--delete``, a file is deleted after the broker has acknowledged all of its records. The command does not wait
+    long for a broker that does not answer.
     """
     store, location, *_ = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
-    # List all files first: an unchanged connector rejects replayed records again, and these must not be found.
-    keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
+    # List all files first: an unchanged connector rejects replayed records again, and these must not be replayed.
+    keys = [stored.key for stored in store.list(folder) if stored.key.endswith(".parquet")]
     left_out = survey(store, location.root).left_out
     keys = [key for key in keys if key not in left_out]
     where = f"{store.uri}/{folder}"
@@ -88,9 +88,9 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 
 
 class Sender:
-    """Sends records, each to its own topic and partition if this group reads that one, or all to the topic ``to``.
+    """Sends records to their topics and partitions if this group reads the topics, or all to the topic ``to``.
 
-    ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
+    ``topics`` are all existing topics. ``workspace`` is the platform's prefix of their names.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Sender:
         self._topics = frozenset(topics)
         self._settings = settings
         input_topic = settings.input_topic
-        # After the group a topic is named that it is made of: the input topic, or another one of this kind.
+        # After the group comes the source topic: the input topic, or another repartition topic.
         nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
         names = rf"{REPARTITIONED}{re.escape(settings.consumer_group)}--(?:{re.escape(input_topic)}--|{nested})"
         self._repartitioned = re.compile(names)
@@ -110,9 +110,9 @@ class Sender:
         self.acknowledged = 0
 
     def send(self, record: Rejected) -> None:
-        """Queue the record; an error also if one before it was not delivered."""
+        """Queue the record. Raise the error of an earlier record that was not delivered."""
         tp, offset = record.tp, record.offset
-        topic = self._to or self._own(tp.topic)
+        topic = self._to or self._topic_of(tp.topic)
         origin = f"{tp.topic}/{tp.partition}/{offset}"
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -134,15 +134,15 @@ class Sender:
         except KafkaException as error:
             raise _translated(error.args[0], origin, topic) from None
         except BufferError:
-            raise RetryableError(f"sending {origin} to topic {topic}", "Kafka takes no more records", _HINT) from None
+            raise RetryableError(f"sending {origin} to topic {topic}", "the client's queue is full", _HINT) from None
         self._raise_failure()
 
     def finish(self) -> None:
-        """Return once all records are acknowledged."""
+        """Wait until all records are acknowledged."""
         try:
             while self._producer.flush(_FLUSH_SECONDS):
                 self._raise_failure()
-        except KafkaException as error:  # of the producer as a whole, as without the right to write
+        except KafkaException as error:  # of the producer, without the right to write for example
             raise _translated(error.args[0], "records", self._to or self._settings.input_topic) from None
         self._raise_failure()
 
@@ -150,23 +150,23 @@ class Sender:
         if self._failure:
             raise self._failure
 
-    def _own(self, topic: str) -> str:
-        """The record's topic: a file of the dead letter may name any, for others may write to the store."""
+    def _topic_of(self, topic: str) -> str:
+        """Return the record's topic if this group reads it, because other programs may write files to the store."""
         name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
         if not (self._settings.reads(topic) or self._settings.reads(name) or self._repartitioned.match(name)):
             cause = f"the input topic is {self._settings.input_topic}"
-            raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
+            raise ConfigError(f"sending records to topic {topic}", cause, "Set the topic with --to")
         return self._existing(topic)
 
     def _existing(self, topic: str) -> str:
         for name in (topic, f"{self._workspace}-{topic}"):
             if name in self._topics:
                 return name
-        raise ConfigError(f"finding topic {topic}", "it does not exist", "Create it, or name another with --to")
+        raise ConfigError(f"finding topic {topic}", "it does not exist", "Create it, or set another topic with --to")
 
 
 class _Letters:
-    """The selected records of files in the store; without a sender they are only counted."""
+    """The selected records of files in the store. Without a sender, they are only counted."""
 
     def __init__(self, store: ObjectStore, scratch: Path, options: Namespace, sender: Sender | None) -> None:
         self._store = store
@@ -178,14 +178,14 @@ class _Letters:
         self._truncated = 0
 
     def replay(self, key: str) -> None:
-        """Send the selected records of one file; then delete it if these are all, and it is asked for."""
+        """Send the selected records of a file. With ``--delete``, delete it if all of its records were sent."""
         path = self._scratch / key.rpartition("/")[2]
         self._store.download(key, path)
-        left_out = 0
+        skipped = 0
         for letter in read(path):
             is_selected = self._is_selected(letter)
             if not is_selected or letter.record.is_truncated:
-                left_out += 1
+                skipped += 1
                 self._truncated += is_selected
                 continue
             self.reasons[letter.record.reason] += 1
@@ -195,7 +195,7 @@ class _Letters:
         if self._sender:
             self._sender.finish()
             logger.info("acknowledged: all selected records of %s", key)
-        if self._options.delete and not left_out:
+        if self._options.delete and not skipped:
             self._store.delete(key)
             self.deleted += 1
 
@@ -210,8 +210,8 @@ class _Letters:
     def print_truncated(self) -> None:
         if self._truncated:
             print_line(
-                f"left out: {counted(self._truncated, 'record')} too big to be kept whole (column truncated). "
-                "They can only be had from their topic, as long as it keeps them"
+                f"skipped: {counted(self._truncated, 'record')} too large to be kept completely (column truncated). "
+                "Only their topic contains them, until its retention ends"
             )
 
 
@@ -230,6 +230,6 @@ def _new_sender(
 def _translated(error: KafkaError, origin: str, topic: str) -> ConnectorError:
     doing = f"sending {origin} to topic {topic}"
     if error.code() in _LASTING:
-        hint = "Check the topic's settings, partitions and the user's rights, or name another topic with --to"
+        hint = "Check the topic's settings, partitions and the user's rights, or set another topic with --to"
         return FatalError(doing, error.str(), hint)
     return RetryableError(doing, error.str(), _HINT)

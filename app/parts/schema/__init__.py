@@ -1,4 +1,4 @@
-"""``python main.py schema``: prints the statement with which an engine reads the table. docs/engines.md tells more."""
+"""``python main.py schema`` prints the statement with which an engine reads the table, see docs/engines.md."""
 
 from app.parts import NewCommand
 

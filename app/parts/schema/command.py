@@ -26,19 +26,19 @@ _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
-_YEARS: Final = 10  # to come, in Athena's list of years
+_YEARS: Final = 10  # future years in Athena's list of years
 _TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
-_MOST_LISTED: Final = 50  # values: Athena advises a few dozen
-_WIDEST_RANGE: Final = 1_000  # of numbers, for each of which a query without a condition asks the store
+_MOST_LISTED: Final = 50  # values: Athena recommends a few dozen
+_WIDEST_RANGE: Final = 1_000  # numbers: a query without a condition sends a request to the store for each
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
+_BREAKS = {"\n": r"\n", "\r": r"\r"}  # BigQuery does not accept line breaks in texts
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name, its address in the store and by HTTP, its columns, and those of its folders.
+    """A table: its name, its addresses in the store and by HTTP, its columns, and its folder columns.
 
-    ``folders`` have the values that the table has, for Athena alone, and ``null`` is that of a missing one.
+    ``folders`` contain the table's values only for Athena. ``null`` is the folder value of a missing value.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Table:
 
     @property
     def plain_name(self) -> str:
-        """The name for engines, many of which take letters, digits and underscores only."""
+        """The name for engines. Many of them accept only letters, digits and underscores."""
         return _plain(self.name)
 
 
@@ -61,14 +61,14 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How an engine writes types, names and texts.
+    """The notation of an engine for types, names and texts.
 
     Attributes:
-        plain: the types without parts, in the order of ``_KINDS``.
-        decimal, array, struct: patterns for the types with parts; ``field`` is one of a struct.
-        quote: the mark around names, since any may be a reserved word.
-        escaping: the marks between which a backslash escapes; a mark is doubled between others.
-        column: the pattern of a column's type, which may be null.
+        plain: Primitive types, in the order of ``_KINDS``.
+        decimal, array, struct: Patterns of other types; ``field`` is the pattern of a struct's field.
+        quote: Quotation mark of names, because each name may be a reserved word.
+        escaping: Quotation marks inside which a backslash escapes. Inside other marks, a mark is doubled.
+        column: Pattern of a nullable column's type.
     """
 
     plain: Sequence[str]
@@ -89,7 +89,7 @@ class Dialect:
     def _quoted(self, text: str, mark: str) -> str:
         if mark not in self.escaping:
             return mark + text.replace(mark, mark * 2) + mark
-        return mark + re.sub(rf"[\\{mark}\n\r]", lambda found: _BREAKS.get(found[0], f"\\{found[0]}"), text) + mark
+        return mark + re.sub(rf"[\\{mark}\n\r]", lambda match: _BREAKS.get(match[0], f"\\{match[0]}"), text) + mark
 
     def kind(self, kind: pa.DataType) -> str:
         if pa.types.is_decimal(kind):
@@ -140,14 +140,14 @@ def _with_folders(table: Table) -> Mapping[str, pa.DataType]:
 
 
 def _repair(table: Table) -> list[str]:
-    """The statement that makes Hive's kind of engines find the folders."""
+    """Return the statement with which Hive and similar engines find the folders."""
     return [f"\nMSCK REPAIR TABLE `{table.plain_name}`;"] if table.folders else []
 
 
 def _duckdb(table: Table) -> str:
     return (
         f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n'
-        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # its quotes are standard SQL
+        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # Trino's quotes are standard SQL
         "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
     )
 
@@ -158,7 +158,7 @@ def _athena(table: Table) -> str:
         *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
         f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')}",
     ]
-    columns = {name: _projected(name, found, table.null, table.year) for name, found in table.folders.items()}
+    columns = {name: _projected(name, values, table.null, table.year) for name, values in table.folders.items()}
     injected = [name for name, (count, _) in columns.items() if not count]
     if not columns or (why := _unprojected(table, injected)):
         notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if columns else []
@@ -167,47 +167,47 @@ def _athena(table: Table) -> str:
     properties = {"projection.enabled": "true", "storage.location.template": f"{table.uri}/{where}"}
     for name, (_, of_column) in columns.items():
         properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
-    told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
-    until = f", and before the year {table.year + _YEARS}" if "year" in columns else ""
+    properties_text = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
+    until = f", or before the year {table.year + _YEARS}" if "year" in columns else ""
     most, named = prod(count or 1 for count, _ in columns.values()), "no other values" if injected else "no values"
     return "\n".join(
         [
-            "-- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.",
-            f"-- Make the table anew, as this prints it then, when there are others{until}.",
-            *([f"-- Each query has to name values of {', '.join(injected)}, by = or IN."] if injected else []),
-            f"-- A query that names {named} looks for {most:,} folders. More than 1,000,000 are refused.",
-            "-- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.",
+            "-- Athena finds new folders without MSCK REPAIR TABLE, but no rows in folders of other values than these.",
+            f"-- If there are other values{until}, print this statement again and recreate the table.",
+            *([f"-- Each query has to set values of {', '.join(injected)}, with = or IN."] if injected else []),
+            f"-- A query that sets {named} looks for {most:,} folders. More than 1,000,000 are refused.",
+            "-- Redshift Spectrum, EMR and Glue need MSCK REPAIR TABLE for new folders.",
             *lines,
-            f"TBLPROPERTIES (\n{told}\n);",
+            f"TBLPROPERTIES (\n{properties_text}\n);",
         ]
     )
 
 
-def _projected(name: str, found: Collection[str], null: str, year: int) -> tuple[int, Mapping[str, str]]:
-    """Returns how many values Athena looks for, 0 where each query has to name them, and the properties for it.
+def _projected(name: str, existing: Collection[str], null: str, year: int) -> tuple[int, Mapping[str, str]]:
+    """Return the number of values that Athena looks for (0 if each query needs values), and the column's properties.
 
-    Times are lists and no ranges, because rows without a time are in the null folder. ``found`` are the values that the
-    table has, and ``year`` is this one.
+    Times are lists and not ranges, because rows without a time are in the null folder. ``existing`` are the table's
+    values, and ``year`` is the present year.
     """
-    values = {*found}
+    values = {*existing}
     if name in TIME_COLUMNS:
         due = _TIMES.get(name, range(year, year + _YEARS))
         values |= {null, *(f"{number:02}" for number in due)}
     else:
-        numbers = sorted(map(int, found)) if all(map(_WHOLE.fullmatch, found)) else []
+        numbers = sorted(map(int, existing)) if all(map(_WHOLE.fullmatch, existing)) else []
         if numbers and (count := numbers[-1] - numbers[0] + 1) <= _WIDEST_RANGE:
             return count, {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}"}
-        if not 0 < len(found) <= _MOST_LISTED or "," in "".join(found):
+        if not 0 < len(existing) <= _MOST_LISTED or "," in "".join(existing):
             return 0, {"type": "injected"}
     return len(values), {"type": "enum", "values": ",".join(sorted(values))}
 
 
 def _unprojected(table: Table, injected: Iterable[str]) -> str:
-    """Why Athena cannot tell the folders by itself; empty if it can."""
-    texts = [text for found in table.folders.values() for text in found]
+    """Return why Athena cannot find the folders automatically; empty if it can."""
+    texts = [text for values in table.folders.values() for text in values]
     if not texts:
         return "the table has none yet"
-    if [*map(escape, texts)] != texts:  # nobody says whether Athena escapes values
+    if [*map(escape, texts)] != texts:  # it is not documented whether Athena escapes values
         return "special characters in their names are escaped"
     lacking = ", ".join(name for name in injected if table.null in table.folders[name])
     return lacking and f"{lacking} has too many values to list them, and rows without one"
@@ -266,22 +266,22 @@ ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
 
 
 def schema(settings: Settings, options: Namespace) -> int:
-    """Print the statement for the columns that the table has now."""
+    """Print the statement for the present columns of the table."""
     if settings.catalog_kind.is_table:
         raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
-    store, location, known, _ = find_table(settings)
-    lake = new_lake(settings, store, location, known)
+    store, location, catalog_table, _ = find_table(settings)
+    lake = new_lake(settings, store, location, catalog_table)
     columns = lake.schema.would_be().columns
     if not columns:
         raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
-    columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file
+    columns = {RESCUED_COLUMN: pa.string(), **columns}  # any later file may contain it
     https, folders = _https(settings, location.uri), lake.spec.columns
-    found = _values(store, location.root) if options.engine == "athena" else {}
-    values = {name: found.get(name, ()) for name in folders}
+    existing = _values(store, location.root) if options.engine == "athena" else {}
+    values = {name: existing.get(name, ()) for name in folders}
     name = settings.table
     alike = [each for each in sorted({*options.beside(), name}) if _plain(each).lower() == _plain(name).lower()]
     if alike[1:]:
-        print_line(f"-- Engines would read {' and '.join(alike)} as one name: that of each ends in a hash of its own.")
+        print_line(f"-- Engines would read {' and '.join(alike)} as one name, so each name ends in a different hash.")
         name += f"_{crc32(name.encode()):08x}"
     table = Table(name, location.uri, https, columns, values, lake.spec.null_value)
     print_line(ENGINES[options.engine](table))
@@ -295,17 +295,17 @@ def config_schema(_: Settings, __: Namespace) -> int:
 
 
 def _values(store: ObjectStore, root: str) -> Mapping[str, Collection[str]]:
-    """The values of each folder column that the table has."""
-    found = defaultdict[str, set[str]](set)
+    """Return the values of each folder column in the table."""
+    values = defaultdict[str, set[str]](set)
     for item in store.list(f"{root}/"):
         if is_data_file(item.key, root):
             for name, value in zip(*spec_of_key(item.key, root), strict=True):
-                found[name].add(value)
-    return found
+                values[name].add(value)
+    return values
 
 
 def _https(settings: Settings, uri: str) -> str:
-    """The table's address for engines that read S3 by HTTP; that of another store stays as it is."""
+    """Return the table's address for engines that read S3 by HTTP. Other addresses are not changed."""
     target = settings.storage
     if not isinstance(target, S3Target):
         return uri

@@ -1,4 +1,4 @@
-"""The settings as JSON Schema: for editors, charts and pipelines that check them before a deployment."""
+"""The settings as JSON Schema, for editors, charts and pipelines that check them before a deployment."""
 
 from typing import Any, get_args
 
@@ -11,9 +11,9 @@ _NUMBERS = {int: ("integer", "^-?[0-9]+$"), float: ("number", "^[0-9.eE+-]+$")}
 
 
 def json_schema() -> dict[str, Any]:
-    """Returns an object of all variables that users set, by name; numbers and flags may be texts as well.
+    """Return the schema of an object of all variables that users set. Numbers and flags may be texts as well.
 
-    It has nothing against other names: an environment has many.
+    Other names are allowed, because an environment contains many.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -24,7 +24,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def shown_default(field: FieldInfo) -> str:
-    """Returns the default as a user would write it; empty if there is none."""
+    """Return the default as a user writes it, or an empty text without a default."""
     default = field.default
     if default in (None, (), {}):
         return ""
@@ -34,19 +34,19 @@ def shown_default(field: FieldInfo) -> str:
 
 
 def _property(field: FieldInfo) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": " ".join((field.description or "").split())}
+    schema: dict[str, Any] = {"description": " ".join((field.description or "").split())}
     words = options(field)
     if field.annotation is bool:
-        described["enum"] = [True, False, *words]
+        schema["enum"] = [True, False, *words]
     elif words:
-        described["enum"] = words
+        schema["enum"] = words
     else:
-        kinds = [] if isinstance(field.default, str) else [field.annotation, *get_args(field.annotation)]  # as 512m
-        described["type"] = "string"
+        kinds = [] if isinstance(field.default, str) else [field.annotation, *get_args(field.annotation)]  # not 512m
+        schema["type"] = "string"
         for number, pattern in (_NUMBERS[kind] for kind in kinds if kind in _NUMBERS):
-            described |= {"type": [number, "string"], "pattern": pattern}
+            schema |= {"type": [number, "string"], "pattern": pattern}
     if default := shown_default(field):
-        described["default"] = default
+        schema["default"] = default
     if not field.repr:
-        described["writeOnly"] = True
-    return described
+        schema["writeOnly"] = True
+    return schema

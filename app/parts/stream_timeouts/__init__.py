@@ -1,1 +1,1 @@
-"""Keys that stop sending: timers for each key, the events about them, and the observer of the sink."""
+"""Stream timeouts: timers for each key, events for silent keys, and the observer of the sink."""

@@ -1,6 +1,6 @@
-"""Builds stream timeouts from the settings; tells a topic of Kafka, the user's function, or both of a silent key.
+"""Creates stream timeouts from the settings. Notifies a Kafka topic, the user's function, or both of a silent key.
 
-No notification may block the consumer's loop or end it. Each event is sent at most once for a silence, and may be lost.
+No notification may block or end the consumer's loop. Each event is sent at most once for a silence, and may be lost.
 """
 
 import json
@@ -26,62 +26,62 @@ from app.service.kafka_client import open_topic
 
 logger = logging.getLogger(__name__)
 
-# The last flush of the lake has 25 of the 27 s that a stop may take.
+# A stop may take 27 s, and the last flush of the lake may take 25 s of them.
 _FLUSH_SECONDS = 1.5
 
 Hook = Callable[[bytes], object]
 
 
 class EventTopic:
-    """Sends an event for each silent key, without waiting for an answer. Kafka knows ``topic`` by this name."""
+    """Sends an event for each silent key to ``topic``, without waiting for an answer."""
 
     def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
         bounds = {
             "queue.buffering.max.messages": 100_000,
             "queue.buffering.max.kbytes": 16 * 1024,
-            "statistics.interval.ms": 0,  # they wait in memory for a poll, and events may be rare
+            "statistics.interval.ms": 0,  # statistics would fill memory until a poll, and events may be rare
         }
         self._producer = Producer(broker, extra_config={**extra_config, **bounds})
         self._topic = topic
-        self._under_way = 0
+        self._unanswered = 0
         self._losses = OnceAMinute()
 
     def send(self, key: bytes) -> None:
         event = {"ts_ms": int(time.time() * 1000), "stream": key.decode(errors="replace"), "event": "stream_timeout"}
-        self._under_way += 1
+        self._unanswered += 1
         try:
             self._producer.produce(
                 self._topic, json.dumps(event), key, buffer_error_max_tries=0, on_delivery=self._answered
             )
         except (BufferError, KafkaException) as error:
-            self._under_way -= 1
+            self._unanswered -= 1
             self._lose(str(error))
 
     def turn(self) -> None:
-        if self._under_way:
+        if self._unanswered:
             self._answer(partial(self._producer.poll, 0))
 
     def close(self) -> None:
         lost = self._losses.count
-        if self._under_way and self._answer(partial(self._producer.flush, _FLUSH_SECONDS)):
-            lost += self._under_way
+        if self._unanswered and self._answer(partial(self._producer.flush, _FLUSH_SECONDS)):
+            lost += self._unanswered
         if lost:
             logger.warning("stream timeouts: %s events did not reach topic %s", f"{lost:,}", self._topic)
 
     def _answer(self, serve: Callable[[], int]) -> int:
         try:
             return serve()
-        except KafkaException as error:  # the client refuses all from now on
+        except KafkaException as error:  # the client refuses all later events
             self._lose(error.args[0].str())
-            return self._under_way
+            return self._unanswered
 
     def _answered(self, error: KafkaError | None, _: Any) -> None:
-        self._under_way -= 1
+        self._unanswered -= 1
         if error is not None:
             self._lose(error.str())
 
     def _lose(self, reason: str) -> None:
-        if (since := self._losses.turn()) is not None:  # a broker that is away for long loses many
+        if (since := self._losses.turn()) is not None:  # many events are lost if a broker is unavailable for long
             logger.warning("stream timeouts: an event for topic %s is lost: %s%s", self._topic, reason, since)
 
 
@@ -100,14 +100,14 @@ class Announcer:
             try:
                 self._hook(key)
             except Exception as error:
-                logger.debug("on_stream_timeout()", exc_info=True)  # its message may quote the key
+                logger.debug("on_stream_timeout()", exc_info=True)  # the message may quote the key
                 if (since := self._failures.turn()) is not None:
                     raised = type(error).__name__ + at_line_of(error)
-                    logger.error("on_stream_timeout() raised %s; going on%s", raised, since)  # noqa: TRY400
+                    logger.error("on_stream_timeout() raised %s; continuing%s", raised, since)  # noqa: TRY400
 
 
 class StreamTimeouts:
-    """Makes the observer of the sink; ``NOBODY`` if switched off."""
+    """Creates the observer of the sink, or ``NOBODY`` if stream timeouts are switched off."""
 
     def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer, ends: ExitStack) -> None:
         self._settings = settings
@@ -127,7 +127,7 @@ class StreamTimeouts:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
     def new_observer(self, application: Application, visible: Collection[str], is_heard: IsHeard) -> SinkObserver:
-        """It restarts the timer of each arriving key; the topic for events is one of the ``visible`` ones."""
+        """Return an observer that restarts the timer of each arriving key. ``visible`` are the broker's topics."""
         if not (self._raw_keys and self._settings.stream_timeout_ms):
             return NOBODY
         events: EventTopic | None = None

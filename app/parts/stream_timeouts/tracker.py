@@ -1,7 +1,7 @@
-"""Finds the keys that timed out, with a timer for each key of each assigned partition. For the consumer's thread alone.
+"""Finds the keys that timed out, with a timer for each key of each assigned partition. Only for the consumer's thread.
 
-The timers count the time in which the connector consumed: while a partition is paused or Kafka is out of reach, no
-record can come, and every key would time out.
+The timers only count the time of consuming. While a partition is paused or Kafka is unavailable, no records can arrive,
+and each key would time out.
 """
 
 import logging
@@ -20,9 +20,9 @@ from app.model import Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# A key's place in a dict that has just grown (84 bytes), and what Python adds to its bytes (46).
+# A key's place in a dict that has just grown (84 bytes), and Python's overhead of a bytes object (46).
 _KEY_OVERHEAD = 130
-# Most counted time between two turns of the consumer's loop; a longer turn was held up.
+# Maximum counted time between two turns of the consumer's loop. A longer turn was blocked.
 _LONGEST_TURN_SECONDS = 1.0
 _SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0  # five checks in a time-out, within these
 _NAMED, _LONGEST_NAME = 3, 80  # keys in a line of the log, and characters of each
@@ -33,8 +33,8 @@ _key = methodcaller("key")
 class _Timers:
     """The timers of one partition, in seconds of consuming.
 
-    ``last_seen`` has the time of each key's last record. ``paused`` are the seconds in which none could come.
-    ``held_bytes`` is the estimated memory of the keys.
+    ``last_seen`` contains the time of each key's last record. ``paused`` are the seconds in which no record could
+    arrive. ``held_bytes`` is the estimated memory of the keys.
     """
 
     last_seen: dict[bytes, float] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Timers:
     held_bytes: int = 0
 
     def touch(self, keys: Iterable[bytes | None], now: float, room: int) -> bool:
-        """Restarts the timers of these keys; returns whether there was room for the new ones."""
+        """Restart the timers of these keys. Return whether there was room for the new keys."""
         seen: dict[Any, float] = dict.fromkeys(keys, now - self.paused)
         seen.pop(None, None)
         new = [key for key in seen if key not in self.last_seen]
@@ -57,17 +57,17 @@ class _Timers:
         return has_room
 
     def pop_timed_out(self, now: float, timeout: float) -> list[tuple[bytes, float]]:
-        """Takes out the keys that timed out, each with its seconds of silence."""
+        """Remove and return the keys that timed out, with their seconds of silence."""
         now -= self.paused
-        found = [(key, now - since) for key, since in self.last_seen.items() if now - since >= timeout]
-        for key, _ in found:
+        silent = [(key, now - since) for key, since in self.last_seen.items() if now - since >= timeout]
+        for key, _ in silent:
             del self.last_seen[key]
-        self.held_bytes -= _size([key for key, _ in found])
-        return found
+        self.held_bytes -= _size([key for key, _ in silent])
+        return silent
 
 
 class RawKeys(Deserializer):
-    """Deserializes keys and remembers the bytes of the last one: events carry them as they came."""
+    """Deserializes keys, and keeps the bytes of the last key for events."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -82,12 +82,12 @@ class RawKeys(Deserializer):
 
 @dataclass(kw_only=True, eq=False)
 class TimeoutTracker(SinkObserver):
-    """Watches the keys of all assigned partitions; notifies once of each silence.
+    """Watches the keys of all assigned partitions. Notifies once for each silence.
 
-    Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not. A key
-    that comes on several partitions times out when it does on all of them. The keys of a revoked partition are
-    forgotten: its next owner sees them with their next records. Beyond ``max_bytes`` new keys are not watched.
-    ``is_heard``: whether a partition is being consumed. ``on_turn`` is called at each turn of the consumer's loop.
+    Only rows and bad records count, not records that ``transform()`` drops. A key with records in several partitions
+    times out when it has timed out in all of them. The keys of a revoked partition are forgotten: the next owner sees
+    them with their next records. Above ``max_bytes``, new keys are not watched. ``is_heard`` returns whether the
+    connector consumes a partition. ``on_turn`` is called at each turn of the consumer's loop.
     """
 
     timeout_ms: int
@@ -115,7 +115,7 @@ class TimeoutTracker(SinkObserver):
             self._timers.pop(tp, None)
 
     def row_added(self, tp: TopicPartition, key: Any) -> None:
-        # A message without a key leaves that of the one before it, and one of another topic than the input's too.
+        # ``last`` stays the same after messages without a key, and messages of topics that are not input topics.
         if key is not None and tp.topic == self.raw_keys.topic:
             self._heard(tp, (self.raw_keys.last,))
 
@@ -125,26 +125,26 @@ class TimeoutTracker(SinkObserver):
     def record_rejected(self, rejected: Rejected) -> None:
         if not rejected.is_truncated:
             self.row_added(rejected.tp, rejected.key)
-        elif rejected.key is not None and rejected.tp.topic == self.raw_keys.topic:  # no deserializer has seen it
+        elif rejected.key is not None and rejected.tp.topic == self.raw_keys.topic:  # the key was not deserialized
             self._heard(rejected.tp, (rejected.key,))
 
     def _heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
-        """Restarts the timers of these keys, whose records were just consumed from an assigned partition."""
+        """Restart the timers of these keys, whose records were just consumed from an assigned partition."""
         now = self._listened + self._since_turn(self.clock())
         room = self.max_bytes - sum(timers.held_bytes for timers in self._timers.values())
         if not self._timers[tp].touch(keys, now, room) and not self._is_full:
             self._is_full = True
             logger.warning(
-                "stream timeouts: %s keys take the %d MB there are for them, half of MAX_BUFFER_MB; "
-                "new ones are not watched until others have timed out",
+                "stream timeouts: %s keys fill their memory of %d MB, half of MAX_BUFFER_MB; "
+                "new keys are not watched until other keys have timed out",
                 f"{sum(len(timers.last_seen) for timers in self._timers.values()):,}",
                 self.max_bytes // 2**20,
             )
 
     def turn(self, *, is_in_trouble: bool) -> None:
-        """Counts the time since the last turn, but in trouble.
+        """Count the time since the last turn, except during an outage.
 
-        Between the pauses of an outage old records are read again and again, and new ones hardly ever.
+        Between the pauses of an outage, old records are read repeatedly, and new ones rarely.
         """
         now = self.clock()
         if is_in_trouble:
@@ -172,7 +172,7 @@ class TimeoutTracker(SinkObserver):
             (key, silence)
             for timers in self._timers.values()
             for key, silence in timers.pop_timed_out(self._listened, self._timeout)
-            # Otherwise the timer of the partition where its last record came notifies.
+            # Otherwise the timer of the partition with the key's last record notifies.
             if not any(key in others.last_seen for others in self._timers.values())
         ]
         if silent:

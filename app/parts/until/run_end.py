@@ -1,7 +1,7 @@
-"""Ends the run once all records before ``UNTIL`` are in the lake; reads the newest records of a topic, and their ends.
+"""Ends the run once all records before ``UNTIL`` are in the lake. Reads the newest records of a topic, and their ends.
 
-Each member ends once that holds for its own partitions. Those that it leaves are assigned to the others, which find
-them at their ends. A member without partitions waits for them.
+Each member ends once all records of its partitions are in the lake. Kafka then assigns these partitions to other
+members, which find nothing to do. A member without partitions waits for all members.
 """
 
 import logging
@@ -34,19 +34,19 @@ from app.retries import Request
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-_TRANSACTION_SECONDS = 900.0  # brokers allow no longer transaction by default
+_TRANSACTION_SECONDS = 900.0  # the brokers' default limit of a transaction
 _ANSWER_SECONDS = 30.0
 _AT_ONCE = 1_000
-_POLL_SECONDS = 0.1  # the client waits this long for so many
+_POLL_SECONDS = 0.1  # the client waits this long for _AT_ONCE messages
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 
 
 def new_run_end(
     settings: Settings, runtime: Runtime, application: Application, admin: AdminClient, topics: Collection[str]
 ) -> "RunEnd":
-    """Asks Kafka where the topics end now, or at the time of the setting."""
-    wanted = settings.until
-    moment = datetime.now(UTC) - wanted if isinstance(wanted, timedelta) else wanted
+    """Query Kafka for the ends of the topics now, or at the time of the setting."""
+    until = settings.until
+    moment = datetime.now(UTC) - until if isinstance(until, timedelta) else until
     before = moment if isinstance(moment, datetime) else None
     ends: dict[TopicPartition, int] = {}
     waits = runtime.metrics.waits
@@ -57,14 +57,14 @@ def new_run_end(
             question = partial(readable_ends, offsets, topic, last_of_topic, before)
             ends |= waits.retry(Request("Kafka"), question, give_up_seconds=_TRANSACTION_SECONDS)
     listed = ", ".join(f"{tp}: {end}" for tp, end in sorted(ends.items()))
-    logger.info("UNTIL=%s: this run ends before these offsets: %s", wanted, listed)
+    logger.info("UNTIL=%s: this run ends before these offsets: %s", until, listed)
     return RunEnd(ends)
 
 
 class RunEnd:
-    """``ends``: for each partition the offset after the last record of this run; 0 if it has none.
+    """``ends`` contains for each partition the offset after the last record of this run, or 0 without records.
 
-    A partition that is not there was added later: its records are of a later run.
+    A missing partition was added later: its records belong to a later run.
     """
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -103,8 +103,8 @@ class RunEnd:
     def __exit__(self, kind: object, *_: object) -> None:
         self._stop.set()
         if kind is None and not self._is_reached:
-            hint = "The next start goes on where this run has ended"
-            raise RetryableError("running until UNTIL", "the run was stopped before that", hint)
+            hint = "The next start continues where this run has ended"
+            raise RetryableError("running until UNTIL", "the run was stopped earlier", hint)
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
@@ -112,16 +112,16 @@ class RunEnd:
                 if self._has_all():
                     self._is_reached = True
                     suspended = ", ".join(sorted(self._suspended))
-                    missing = suspended and f", but for those of topics that are not written: {suspended}"
+                    missing = suspended and f", except for records of topics that are not written: {suspended}"
                     logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
                     self._stop_lane()
                     return
             except ConnectorError as error:
-                logger.debug("%s", error)  # the next look asks again
+                logger.debug("%s", error)  # retried at the next check
 
     @property
     def _suspended(self) -> Collection[str]:
-        """The topics whose tables have failed, and those that are left out."""
+        """The topics of suspended tables, and the topics that are not written."""
         return {*self._members.suspended, *self._members.left_out, *self._members.deleted}
 
     def _has_all(self) -> bool:
@@ -129,65 +129,69 @@ class RunEnd:
         if not assigned:
             return self.is_empty(suspended)
         assigned = [tp for tp in assigned if tp.topic not in suspended]
-        if self._left(assigned):
+        if self._is_incomplete(assigned):
             return False
-        for topic in group.settings.internal:  # they grow while the others are read
+        for topic in group.settings.internal:  # they grow while the input topics are read
             self._ends |= group.offsets.ends(topic)
-        return not self._left(assigned)
+        return not self._is_incomplete(assigned)
 
-    def _left(self, assigned: Collection[TopicPartition]) -> bool:
-        """Whether records of these partitions are missing: only a claim tells how far a partition is in the lake.
+    def _is_incomplete(self, assigned: Collection[TopicPartition]) -> bool:
+        """Whether records of these partitions are missing. Only a claim shows how far a partition is in the lake.
 
-        With state, the group tells of partitions without messages, which are not claimed.
+        With state, partitions without messages are not claimed, and the group's offsets show how far they are.
         """
         group = self._members.group
         in_lake = {tp: each.committed for tp, each in self._members.runtime.metrics.counts().positions.items()}
-        left = self.left(assigned, in_lake)
-        return bool(self.left(left, group.offsets.committed_offsets(left)) if group.settings.keeps_state else left)
+        rest = self.incomplete(assigned, in_lake)
+        return bool(
+            self.incomplete(rest, group.offsets.committed_offsets(rest)) if group.settings.keeps_state else rest
+        )
 
-    def left(self, assigned: Collection[TopicPartition], in_lake: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """Returns the assigned partitions some of whose records are not in the lake; ``in_lake`` as ``ends``."""
+    def incomplete(
+        self, assigned: Collection[TopicPartition], in_lake: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """Return the partitions with records that are not in the lake. ``in_lake`` has the form of ``ends``."""
         return {tp for tp in assigned if in_lake.get(tp, 0) < self._ends.get(tp, 0)}
 
-    def is_empty(self, left_out: Collection[str]) -> bool:
-        """Whether this run has no record at all, but for those of topics that are left out."""
-        return not any(end for tp, end in self._ends.items() if tp.topic not in left_out)
+    def is_empty(self, skipped: Collection[str]) -> bool:
+        """Whether this run has no records, except for those of skipped topics."""
+        return not any(end for tp, end in self._ends.items() if tp.topic not in skipped)
 
 
 def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message], float]:
-    """Returns the newest records by their timestamps, and how many came a second in the first window that has any.
+    """Return the newest records by timestamp, and the records a second in the shortest window that contains records.
 
-    That is 0 where none came in the longest one. ``offsets`` has a consumer that tells the ends of partitions.
+    The rate is 0 without records in the longest window. The consumer of ``offsets`` reports the ends of partitions.
 
     Raises:
         ConnectorError: Kafka does not answer, or refuses.
     """
     ends, lows = offsets.ends(topic), offsets.beginnings(topic)
-    found: list[Message] = []
-    for reach in (count, 8 * count, 64 * count):  # all may be of one partition, and offsets may have no record
+    messages: list[Message] = []
+    for reach in (count, 8 * count, 64 * count):  # one partition may have all records, and offsets may have no record
         begins = {tp: max(lows[tp], end - reach) for tp, end in ends.items()}
-        wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
+        not_empty = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
         try:
-            found = _read(offsets.consumer, topic, wanted, ends, count)
+            messages = _read(offsets.consumer, topic, not_empty, ends, count)
         except RetryableError:
             if reach == count:
                 raise
-            break  # so many take too long
-        if len(found) >= count or all(begin == lows[tp] for tp, begin in begins.items()):
+            break  # reading this many takes too long
+        if len(messages) >= count or all(begin == lows[tp] for tp, begin in begins.items()):
             break
-    found.sort(key=lambda message: message.timestamp()[1])
-    return found[-count:], _rate(offsets, ends)
+    messages.sort(key=lambda message: message.timestamp()[1])
+    return messages[-count:], _rate(offsets, ends)
 
 
 def readable_ends(
     offsets: GroupOffsets, topic: str, ends: Mapping[TopicPartition, int], until: datetime | None
 ) -> dict[TopicPartition, int]:
-    """Returns the offset after the last record of each partition before these ends and a time; 0 without a record.
+    """Return the offset after the last record of each partition before these ends and a time; 0 without a record.
 
-    Behind it there may be offsets without a record: of aborted transactions, or compacted. ``offsets`` as above.
+    Later offsets may have no records, because of compaction or aborted transactions. ``offsets`` as in ``newest``.
 
     Raises:
-        RetryableError: a transaction before the end is open, so nobody can read its records and those behind it.
+        RetryableError: a transaction before the end is open, so nobody can read its records and later ones.
         ConnectorError: Kafka does not answer, or refuses.
     """
     readable = offsets.ends(topic)
@@ -196,21 +200,19 @@ def readable_ends(
     for tp, end in sorted(ends.items()):
         if (first := readable[tp]) < end:
             cause = f"the transaction at offset {first} of {tp} is open: its records and later ones cannot be read yet"
-            hint = (
-                "It ends with its producer, or by its transaction.timeout.ms; kafka-transactions.sh lists hanging ones"
-            )
+            hint = "Its producer or transaction.timeout.ms ends it; kafka-transactions.sh lists hanging transactions"
             raise RetryableError(f"finding the end of this run in {topic}", cause, hint)
-    lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)
-    reach, left = 1, {tp for tp, end in ends.items() if lows[tp] < end}
-    while left:
-        begins = {tp: max(lows[tp], ends[tp] - reach) for tp in left}
+    lows, result = offsets.beginnings(topic), dict.fromkeys(ends, 0)
+    reach, open_tps = 1, {tp for tp, end in ends.items() if lows[tp] < end}
+    while open_tps:
+        begins = {tp: max(lows[tp], ends[tp] - reach) for tp in open_tps}
         broken: set[TopicPartition] = set()
         for message in _read(offsets.consumer, topic, begins, ends, 1, broken):
-            found[TopicPartition(topic, message.partition())] = message.offset() + 1
-        found |= {tp: ends[tp] for tp in broken}
-        left = {tp for tp in left if not found[tp] and begins[tp] > lows[tp]}
+            result[TopicPartition(topic, message.partition())] = message.offset() + 1
+        result |= {tp: ends[tp] for tp in broken}
+        open_tps = {tp for tp in open_tps if not result[tp] and begins[tp] > lows[tp]}
         reach = max(1_000, 8 * reach)
-    return found
+    return result
 
 
 def _read(
@@ -221,15 +223,15 @@ def _read(
     count: int,
     broken: set[TopicPartition] | None = None,
 ) -> list[Message]:
-    """Reads the last records before the ends, so many of each partition.
+    """Read the last ``count`` records before the end of each partition.
 
-    ``broken`` gets the partitions with records that the client cannot decompress; without it they are an error.
+    ``broken`` receives the partitions with records that the client cannot decompress. Without it, they are an error.
     """
     consumer.assign([KafkaTopicPartition(*tp, begin) for tp, begin in begins.items()])
-    found = {tp: deque[Message](maxlen=count) for tp in begins}
-    left, give_up = {*begins}, time.monotonic() + _ANSWER_SECONDS
-    while left:
-        if time.monotonic() > give_up:
+    messages = {tp: deque[Message](maxlen=count) for tp in begins}
+    open_tps, deadline = {*begins}, time.monotonic() + _ANSWER_SECONDS
+    while open_tps:
+        if time.monotonic() > deadline:
             raise unanswered(f"the newest records of {topic}", f"no end within {_ANSWER_SECONDS:.0f} s")
         for message in consumer.consume(_AT_ONCE, _POLL_SECONDS):
             error = message.error()
@@ -239,15 +241,15 @@ def _read(
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failed(f"the newest records of {topic}", error)
             if error is None and message.offset() < ends[tp]:
-                found[tp].append(message)
+                messages[tp].append(message)
             if error is not None or message.offset() >= ends[tp] - 1:
-                left.discard(tp)
-    return [message for each in found.values() for message in each]
+                open_tps.discard(tp)
+    return [message for each in messages.values() for message in each]
 
 
 def _rate(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> float:
     for window in _WINDOWS:
         since = offsets.since(datetime.now(UTC) - window, ends)
-        if came := sum(end - since[tp] for tp, end in ends.items()):
-            return came / window.total_seconds()
+        if records := sum(end - since[tp] for tp, end in ends.items()):
+            return records / window.total_seconds()
     return 0.0

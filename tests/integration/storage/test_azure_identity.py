@@ -122,7 +122,7 @@ def test_a_machine_without_an_identity_is_told_what_to_set(
 ) -> None:
     with CannedServer(Answer(404)) as nothing:
         monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", nothing.url)  # where machines have theirs
-        with pytest.raises(ConfigError, match=r"no token could be had.*managed or workload identity") as caught:
+        with pytest.raises(ConfigError, match=r"no token was received.*managed or workload identity") as caught:
             store(guarded).connect("")
     assert "\n" not in str(caught.value)
 
@@ -141,5 +141,5 @@ def test_a_renewal_that_is_refused_is_no_answer_of_the_store(
         lake = store(guarded)
         lake.connect("")
         monkeypatch.setattr(DefaultAzureCredential, "get_token", refuse)
-        with pytest.raises(RetryableError, match=rf"reading az://lake/k.*no token could be had.*{said}"):
+        with pytest.raises(RetryableError, match=rf"reading az://lake/k.*no token was received.*{said}"):
             lake.read("k")

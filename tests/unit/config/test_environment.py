@@ -33,7 +33,7 @@ def test_a_value_in_a_file_is_checked_as_any_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "cannot be read: No such file"), (b"\xff", "cannot be read: it is no text in UTF-8")],
+    [(None, "cannot be read: No such file"), (b"\xff", "cannot be read: it is not text in UTF-8")],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "secret"
@@ -48,14 +48,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 def test_a_value_and_a_file_are_not_given_both(tmp_path: Path) -> None:
     (problem,) = problems(AWS_SECRET_ACCESS_KEY="hush", AWS_SECRET_ACCESS_KEY_FILE="/secret", **KEY)
     assert problem == (
-        "AWS_SECRET_ACCESS_KEY: must not be set together with AWS_SECRET_ACCESS_KEY_FILE: one of the two is enough"
+        "AWS_SECRET_ACCESS_KEY: must not be set together with AWS_SECRET_ACCESS_KEY_FILE: set only one of them"
     )
 
 
 def test_what_could_be_read_for_ever_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(b"x" * (2**20 + 1))
-    for name, cause in (("pipe", "it is no file"), ("long", "it has more than 1 MB")):
+    for name, cause in (("pipe", "it is not a file"), ("long", "it has more than 1 MB")):
         (problem,) = problems(TABLE_NAME_FILE=str(tmp_path / name))
         assert problem == f"TABLE_NAME: TABLE_NAME_FILE={tmp_path / name} cannot be read: {cause}"
 
@@ -92,7 +92,7 @@ def test_no_ordinary_and_no_known_name_is_reported() -> None:
 
 def test_the_remark_names_both_and_no_value() -> None:
     with patch.dict(os.environ, {**ENOUGH, "HIVECOLUMNS": "hush"}, clear=True):
-        assert remarks() == ("HIVECOLUMNS is set and not known: did you mean HIVE_COLUMNS?",)
+        assert remarks() == ("HIVECOLUMNS is set but unknown: did you mean HIVE_COLUMNS?",)
 
 
 def test_wrong_settings_are_shown_with_what_may_have_led_to_them() -> None:
@@ -102,7 +102,7 @@ def test_wrong_settings_are_shown_with_what_may_have_led_to_them() -> None:
     first, missing, remark = str(caught.value).splitlines()
     assert first == "1 setting is wrong:"
     assert missing.startswith("  - S3_BUCKET: must be set")
-    assert remark == "S3_BUKET is set and not known: did you mean S3_BUCKET?"
+    assert remark == "S3_BUKET is set but unknown: did you mean S3_BUCKET?"
 
 
 class TestQuotes:

@@ -27,7 +27,7 @@ def test_compaction_is_next_due_at_the_same_moments_for_every_process(text: str,
 
 @pytest.mark.parametrize("text", ["24:00", "3", "0h", "-6h", "daily", "03:15:00", "6 h"])
 def test_other_schedules_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a time of day in UTC as 03:15"):
+    with pytest.raises(ValueError, match="must be a time of day in UTC such as 03:15"):
         schedule(text)
 
 
@@ -43,7 +43,7 @@ def test_rows_are_kept_for_a_duration(text: str) -> None:
 @pytest.mark.parametrize("text", ["0d", "400", "400 d", "-1d", "1y", "always"])
 def test_other_durations_are_refused(text: str) -> None:
     [problem] = problems(HIVE_COLUMNS="year", KEEP=text)
-    assert "must be a duration as 400d" in problem
+    assert "must be a duration such as 400d" in problem
 
 
 def test_keeping_needs_folders_of_a_time_and_an_iceberg_table_says_itself_what_it_has() -> None:
@@ -66,4 +66,4 @@ def test_confirming_nothing_is_a_mistake() -> None:
 def test_a_run_that_ends_leaves_no_time_for_maintenance(variables: dict[str, str], command: str, until: str) -> None:
     [problem] = problems(HIVE_COLUMNS="year", UNTIL=until, **variables)
     assert problem.startswith(next(iter(variables)))
-    assert f"Run {command} as a job of its own" in problem
+    assert f"Run {command} as a separate job" in problem

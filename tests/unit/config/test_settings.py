@@ -143,7 +143,7 @@ class TestSecrets:
 
     @pytest.mark.parametrize("variable", ["CATALOG_URL", "AWS_ENDPOINT_URL", "Quix__Lakehouse__Catalog__Url"])
     def test_do_not_belong_into_addresses(self, variable: str) -> None:
-        assert problems(**{variable: "https://user:pw@host"}) == (f"{variable}: must not hold a user or password",)
+        assert problems(**{variable: "https://user:pw@host"}) == (f"{variable}: must not contain a user or password",)
 
 
 class TestBroker:

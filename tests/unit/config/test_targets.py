@@ -50,12 +50,12 @@ class TestStore:
         ("url", "reason"),
         [
             ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
-            ("az://My--lake", "must be the container's name alone"),
-            ("az://" + 33 * "a-" + "a", "must be the container's name alone"),
-            ("s3://lake/raw", "a path goes into S3_PREFIX"),
-            ("file://lake", "must name a folder by its full path"),
-            ("file:///", "must name a folder by its full path"),
-            ("file:///a/../b", "must name a folder by its full path"),
+            ("az://My--lake", "must be only the container's name"),
+            ("az://" + 33 * "a-" + "a", "must be only the container's name"),
+            ("s3://lake/raw", "set the path in S3_PREFIX"),
+            ("file://lake", "must be the full path of a folder"),
+            ("file:///", "must be the full path of a folder"),
+            ("file:///a/../b", "must be the full path of a folder"),
         ],
     )
     def test_storage_url_refused(self, url: str, reason: str) -> None:
@@ -119,7 +119,7 @@ class TestPlatformStorage:
     )
     def test_access_to_another_store_without_that_store(self, variables: dict[str, str]) -> None:
         (problem,) = problems(ON_PLATFORM, **variables)
-        assert "is for a store of your own: set S3_BUCKET or STORAGE_URL as well" in problem
+        assert "is for your own store: set S3_BUCKET or STORAGE_URL as well" in problem
 
     def test_a_connection_that_is_wrong_is_the_only_problem(self) -> None:
         access = {"AWS_ENDPOINT_URL": "https://s3.example.com", CONNECTION: "{}"}

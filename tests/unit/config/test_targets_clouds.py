@@ -87,7 +87,7 @@ class TestOtherStores:
     @pytest.mark.parametrize("url", ["gs://lake", "file:///lake"])
     def test_encryption_that_would_not_happen(self, url: str) -> None:
         (problem,) = problems(BROKER_ALONE, STORAGE_URL=url, S3_SSE="AES256")
-        assert problem.startswith('S3_SSE="AES256": is for S3 alone')
+        assert problem.startswith('S3_SSE="AES256": is only for S3')
 
 
 class TestPlatform:

@@ -48,8 +48,8 @@ def error_of_upload(
         (Answer(429), "HTTP 429"),
         (Answer(503, b"<html>busy<br>"), "AZURE_ENDPOINT_URL"),
         (Answer(503, "<html>überlastet".encode("latin-1")), "AZURE_ENDPOINT_URL"),
-        (Answer(200, b"<html></html>"), "is not that of Azure"),
-        (Answer(201, b""), "is not that of Azure"),
+        (Answer(200, b"<html></html>"), "does not come from Azure"),
+        (Answer(201, b""), "does not come from Azure"),
     ],
 )
 def test_what_passes_is_retryable(file: Path, answer: Answer, hint: str) -> None:
@@ -74,11 +74,11 @@ def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, hint: str) -> N
 @pytest.mark.parametrize(
     ("token", "answer", "hint"),
     [
-        (READ_ONLY, refusal(403, "AuthorizationPermissionMismatch"), "(sp=rcwdl); this one permits sp=rl"),
+        (READ_ONLY, refusal(403, "AuthorizationPermissionMismatch"), "(sp=rcwdl); the present one permits sp=rl"),
         (READ_ONLY, refusal(403, "AuthorizationFailure"), "firewall"),
         (SAS, refusal(403, "AuthenticationFailed"), "Check AZURE_STORAGE_SAS_TOKEN"),
         (SAS, refusal(403, "AuthenticationFailed", detail=TIME_FRAME), TIME_FRAME),
-        (EXPIRED, refusal(403, "AuthenticationFailed"), "ends at 2024-01-01T00:00:00Z"),
+        (EXPIRED, refusal(403, "AuthenticationFailed"), "expires at 2024-01-01T00:00:00Z"),
     ],
 )
 def test_a_signature_that_does_not_let_in_says_what_it_lacks(file: Path, token: str, answer: Answer, hint: str) -> None:

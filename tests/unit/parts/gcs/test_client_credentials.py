@@ -144,7 +144,7 @@ def test_a_text_that_is_no_key_is_not_shown(text: str) -> None:
         (400, "Invalid JWT Signature.", FatalError, "Invalid JWT Signature"),
         (400, "Invalid grant: account not found", FatalError, "exist and are enabled"),
         (400, "Invalid JWT: Token must be a short-lived token (60 minutes)", RetryableError, "clock (NTP)"),
-        (503, "try later", RetryableError, "no token was given"),
+        (503, "try later", RetryableError, "no token was issued"),
     ],
     ids=["signature", "account", "clock", "outage"],
 )

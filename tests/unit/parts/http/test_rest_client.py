@@ -48,7 +48,7 @@ def test_what_the_catalog_says_is_one_line_that_steers_no_terminal(server: Catal
 
 @pytest.mark.parametrize("token", ["t0ken\n", "t0k en", "t0kén"])
 def test_a_token_that_cannot_be_sent_is_named_and_not_shown(token: str) -> None:
-    with pytest.raises(ConfigError, match="CATALOG_AUTH_TOKEN holds a blank") as caught:
+    with pytest.raises(ConfigError, match="CATALOG_AUTH_TOKEN contains a blank") as caught:
         QuixCatalog(QuixTarget("http://127.0.0.1", token, "default", "sensors"))
 
     assert token.strip() not in str(caught.value)

@@ -209,7 +209,7 @@ def test_a_refusal_is_one_warning_until_it_works_again(status: int, caplog: pyte
         assert elsewhere.requests == []
 
     assert len(warnings(caplog)) == 2
-    assert all(f"telling {server.url} of this run: " in text and str(status) in text for text in warnings(caplog))
+    assert all(f"reporting this run to {server.url}: " in text and str(status) in text for text in warnings(caplog))
     assert "k3y-of-ours" not in caplog.text
     states = [request.json()["eventType"] for request in server.requests]
     assert states[:3] == ["START"] * 3, "a collector needs it"

@@ -48,7 +48,7 @@ def test_a_failure_is_told_and_forgotten_after_a_success(
     with pytest.raises(OSError, match="no way"):
         token("")
     assert token.failure == "OSError: no way to eu-west-1"
-    assert "signing the login at Amazon MSK: OSError: no way to eu-west-1. Check the role" in caplog.text
+    assert "signing the login at Amazon MSK: OSError: no way to eu-west-1. Check the connector's role" in caplog.text
 
     signer.generate_auth_token = lambda _: ("token", 1)  # type: ignore[attr-defined]
     token("")

@@ -52,7 +52,7 @@ def test_the_wait_that_the_catalog_asks_for_is_handed_on(
     [
         (400, "check the settings"),
         (401, "CATALOG_AUTH_TOKEN"),
-        (404, "gone from the catalog"),
+        (404, "no longer in the catalog"),
         (413, "STATS_COLUMNS"),
         (501, "check the settings"),
         (204, "check the settings"),
@@ -119,9 +119,9 @@ def test_what_a_description_leaves_out_is_empty(
 @pytest.mark.parametrize(
     ("body", "cause"),
     [
-        (b'{"location": 7}', "its location should be text, and is 7"),
-        (b'{"partition_spec": "day"}', "its partition_spec should be a list of names, and is 'day'"),
-        (b'{"partition_spec": [{"name": "day"}]}', r"and is \[{'name': 'day'}\]"),
+        (b'{"location": 7}', "its location should be text, but is 7"),
+        (b'{"partition_spec": "day"}', "its partition_spec should be a list of names, but is 'day'"),
+        (b'{"partition_spec": [{"name": "day"}]}', r"but is \[{'name': 'day'}\]"),
     ],
 )
 def test_a_description_of_another_kind_shows_what_came(

@@ -146,4 +146,4 @@ def test_a_failure_is_told_and_stops_nothing(
 
     changing, naming = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "changing stats_columns, sort_column of table default.sensors in the catalog" in changing
-    assert "naming topic laps as a source of table default.sensors in the catalog" in naming
+    assert "adding topic laps as a source of table default.sensors in the catalog" in naming

@@ -75,7 +75,7 @@ def test_topics_must_be_there_and_may_have_the_name_the_platform_gives_them() ->
     assert line.acknowledged == 0
     line.finish()
     assert line.acknowledged == 1
-    with pytest.raises(ConfigError, match=r"finding topic fixed: it does not exist\. Create it, or name another"):
+    with pytest.raises(ConfigError, match=r"finding topic fixed: it does not exist\. Create it, or set another"):
         sender(Fate(), workspace="other", to="fixed")
 
 
@@ -101,7 +101,7 @@ def test_a_file_does_not_choose_the_topic(topic: str, workspace: str, is_sent: b
         line.send(record)
         line.finish()
     else:
-        with pytest.raises(ConfigError, match=rf"sending records to topic {topic}: .* Name the topic with --to"):
+        with pytest.raises(ConfigError, match=rf"sending records to topic {topic}: .* Set the topic with --to"):
             line.send(record)
     assert line.acknowledged == is_sent
 

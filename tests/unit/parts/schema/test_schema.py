@@ -169,7 +169,7 @@ def test_athena_finds_the_folders_of_a_table_without_repair(tmp_path: Path, caps
         "hour": {"type": "enum", "values": f"{hours},{HIVE_NULL}"},
     }
     assert "/Line=${line}/shop=${shop}/device=${device}/place=${place}/hour=${hour}/'" in told
-    assert "name values of device" in told
+    assert "set values of device" in told
     assert f"looks for {77 * 7 * 25:,} folders" in told
     assert "MSCK" not in told.partition("CREATE")[2]
 

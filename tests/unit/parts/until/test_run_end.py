@@ -29,10 +29,10 @@ def test_the_first_record_behind_the_end_tells_that_no_other_comes_before_it(
     batches: list[list[int]], in_lake: int
 ) -> None:
     run_end = RunEnd({TP: 10})
-    assert run_end.left([TP], {TP: in_lake}) == {TP}
+    assert run_end.incomplete([TP], {TP: in_lake}) == {TP}
     taken = [each.offset() for batch in batches for each in run_end.before(TP, messages(*batch))]
     assert taken == [offset for batch in batches for offset in batch if offset < 10]
-    assert run_end.left([TP], {TP: in_lake}) == set()
+    assert run_end.incomplete([TP], {TP: in_lake}) == set()
 
 
 def test_what_an_earlier_assignment_read_is_not_waited_for_once_it_is_compacted_away() -> None:
@@ -40,13 +40,13 @@ def test_what_an_earlier_assignment_read_is_not_waited_for_once_it_is_compacted_
     run_end = RunEnd({TP: 10})
     run_end.before(TP, messages(4, 8), 0)
     assert run_end.before(TP, messages(12), 5) == []
-    assert run_end.left([TP], {TP: 5}) == set()
+    assert run_end.incomplete([TP], {TP: 5}) == set()
 
 
 def test_a_partition_that_was_added_later_is_of_a_later_run() -> None:
     run_end = RunEnd({TP: 10})
     assert run_end.before(ADDED, messages(0, partition=1)) == []
-    assert run_end.left([ADDED], {}) == set()
+    assert run_end.incomplete([ADDED], {}) == set()
 
 
 def test_a_run_without_partitions_has_no_record_but_those_of_topics_that_are_left_out() -> None:

@@ -1,7 +1,7 @@
--- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.
--- Make the table anew, as this prints it then, when there are others, and before the year 2036.
--- A query that names no values looks for 9,984 folders. More than 1,000,000 are refused.
--- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.
+-- Athena finds new folders without MSCK REPAIR TABLE, but no rows in folders of other values than these.
+-- If there are other values, or before the year 2036, print this statement again and recreate the table.
+-- A query that sets no values looks for 9,984 folders. More than 1,000,000 are refused.
+-- Redshift Spectrum, EMR and Glue need MSCK REPAIR TABLE for new folders.
 CREATE EXTERNAL TABLE `sensor_data` (
   `ts_ms` bigint,
   `temperature` double,
