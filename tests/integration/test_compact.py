@@ -269,7 +269,7 @@ def test_a_java_that_dies_ends_the_run_with_advice_and_the_next_one_completes_it
         wait_until(lambda: process.poll() is not None, "the end of the command", details=lake.complaints.read_text)
     complaints = lake.complaints.read_text()
     assert process.returncode == 70, complaints
-    assert "Raise SPARK_DRIVER_MEMORY" in complaints.splitlines()[-1]
+    assert "raise SPARK_DRIVER_MEMORY" in complaints.splitlines()[-1]
     assert "Traceback" not in complaints
 
     lake.run("compact", "--when-cold", "0m", main=NO_LEASE)

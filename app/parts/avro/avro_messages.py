@@ -49,7 +49,7 @@ class AvroSchema:
             self.columns = columns_of(self._parsed, named)
             self._check = DatumCheck(self._parsed, named)
         except Exception as error:  # of any class, because a schema may have any form
-            raise ValueError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
+            raise ValueError(Reason("its schema is not an Avro schema").also("", f": {error!r}")) from error
 
     def read(self, datum: bytes) -> Any:
         """Decode a datum. Raise ``ValueError`` if it was not written with this schema."""

@@ -157,9 +157,9 @@ class RestClient:
                 stream=True,
             ) as response:
                 limit = _ANSWER_LIMIT if response.ok else REFUSAL_LIMIT
-                return self._judged(response, read_answer(response, limit, deadline), limit, doing)
+                return self._to_answer(response, read_answer(response, limit, deadline), limit, doing)
         except requests.RequestException as error:
-            raise self._translated(error, doing, patience) from error
+            raise self._translate(error, doing, patience) from error
         except HTTPError as error:  # of urllib3, while the body is read
             raise RetryableError(doing, f"the answer was interrupted: {last_words(error)}") from error
         except TimeoutError:
@@ -168,7 +168,7 @@ class RestClient:
             variables = dict.fromkeys([self._service.ca_variable, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
             raise FatalError(doing, str(error), f"Check {', '.join(variables)}") from error
 
-    def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
+    def _to_answer(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
         # The first words on one line, without secrets that the service repeats.
         shown = " ".join(redact(body[:REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
@@ -190,7 +190,7 @@ class RestClient:
             check_answer(body, limit, doing, self._service.url_variable)
         return answer
 
-    def _translated(self, error: requests.RequestException, doing: str, patience: Patience) -> ConnectorError:
+    def _translate(self, error: requests.RequestException, doing: str, patience: Patience) -> ConnectorError:
         variable = self._service.url_variable
         if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
             hint = f"Check https:// in {variable}; for a private authority set {self._service.ca_variable} to its file"

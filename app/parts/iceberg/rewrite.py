@@ -133,7 +133,7 @@ class Rewrite:
         """Return the keys of all data and delete files of all snapshots."""
 
         def keys() -> set[str]:
-            table = self._loaded()
+            table = self._require_table()
             paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []
             return {*map(cast(StoreIO, table.io).key, paths)}
 
@@ -141,7 +141,7 @@ class Rewrite:
 
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
         """Group files of one partition, given with their columns, by whether they fit into one file."""
-        metadata = self._ask("reading", self._loaded).metadata
+        metadata = self._ask("reading", self._require_table).metadata
         fittings: list[Fitting] = []
         for file, schema in files:
             for index, (columns, members) in enumerate(fittings):
@@ -165,7 +165,7 @@ class Rewrite:
         form = {"store_schema": False, "store_decimal_as_integer": True}
         with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
             for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers):
-                writer.write_table(self._sorted(rows), row_group_size=len(rows))
+                writer.write_table(self._sort(rows), row_group_size=len(rows))
             writer.add_key_value_metadata(describe(footers))
         footer = pq.read_metadata(merged)
         if footer.num_rows != (input_rows := sum(each.rows for each in inputs)):
@@ -196,7 +196,7 @@ class Rewrite:
     def _ask(self, what: str, work: Callable[[], _T]) -> _T:
         return self._table.ask(f"{what} {self._table.words}", work, _SECONDS)
 
-    def _loaded(self) -> Table:
+    def _require_table(self) -> Table:
         table = self._table.load()
         if table is None:
             raise ConfigError(f"looking for {self._table.words}", "it is not in the catalog", "Check TABLE_NAME")
@@ -219,13 +219,13 @@ class Rewrite:
         if rows:
             yield pa.concat_tables(tables, promote_options="default")
 
-    def _sorted(self, rows: pa.Table) -> pa.Table:
+    def _sort(self, rows: pa.Table) -> pa.Table:
         if self._sort_column not in rows.column_names or pa.types.is_nested(rows[self._sort_column].type):
             return rows
         return rows.sort_by(self._sort_column)
 
     def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
-        table = self._loaded()
+        table = self._require_table()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
         if committed := [each for each in merged if each.file.uri in live]:
             return committed  # the answer was lost

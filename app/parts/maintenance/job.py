@@ -163,7 +163,7 @@ class Job:
         table = self.table
         before = survey(table.store, table.root)
         for folders in by_size(self._folders(is_candidate), _FILES_AT_ONCE, lambda folder: len(folder[2])):
-            yield self._settled(folders, before)
+            yield self._to_candidates(folders, before)
         if self._globs and not self._has_any:
             cause = f"no folder of the table matches {' or '.join(self._globs)}"
             raise ConfigError("processing the table", cause, "Check --folder")
@@ -175,7 +175,7 @@ class Job:
             if is_candidate(path, listed):
                 yield path, read_record(table.store, table.root, path), table.files_in(path)
 
-    def _settled(self, folders: Sequence[_Folder], before: Survey) -> Sequence[Candidate]:
+    def _to_candidates(self, folders: Sequence[_Folder], before: Survey) -> Sequence[Candidate]:
         table = self.table
         now = survey(table.store, table.root)
         left_out = before.left_out | now.left_out

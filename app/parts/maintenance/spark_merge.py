@@ -142,7 +142,7 @@ class Merge:
         self._may_rescue = target.rescued in names
         uris_by_schema: dict[pa.Schema, list[str]] = {}
         for schema, uris in sources.items():
-            uris_by_schema.setdefault(self._filled(schema), []).extend(uris)
+            uris_by_schema.setdefault(self._schema_to_read(schema), []).extend(uris)
         self._conditions = " and ".join(f"({condition})" for condition in erased)
         fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
         mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default, as tables share the session
@@ -176,7 +176,7 @@ class Merge:
                 frame = frame.coalesce(1)
             frame.write.parquet(out)
 
-    def _filled(self, schema: pa.Schema) -> pa.Schema:
+    def _schema_to_read(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns to read with their types in the files. Spark reads missing columns as nulls."""
 
         def types() -> Iterator[tuple[str, pa.DataType]]:

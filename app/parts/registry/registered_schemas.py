@@ -1,8 +1,8 @@
 """The registry's schemas for the ids in records. A schema is requested once, and an unknown one is retried at times.
 
-The id is in Confluent's wire format, in front of a key or value or in a header, or in AWS Glue's format in front of
-them. In Protobuf, the data begin with the message's path in its file. If the id is in a header, the path is there too.
-JSON is read without its schema.
+An id in Confluent's wire format is in front of a key or value, or in a header. An id of AWS Glue is in front of them.
+In Protobuf, the data begin with the message's path in its file. If the id is in a header, the path is there too. JSON
+is read without its schema.
 """
 
 import math

@@ -119,7 +119,7 @@ class Sender:
             if error is None:
                 self.acknowledged += 1
             else:
-                self._failure = self._failure or _translated(error, origin, topic)
+                self._failure = self._failure or _translate(error, origin, topic)
 
         try:
             self._producer.produce(
@@ -132,7 +132,7 @@ class Sender:
                 on_delivery=delivered,
             )
         except KafkaException as error:
-            raise _translated(error.args[0], origin, topic) from None
+            raise _translate(error.args[0], origin, topic) from None
         except BufferError:
             raise RetryableError(f"sending {origin} to topic {topic}", "the client's queue is full", _HINT) from None
         self._raise_failure()
@@ -143,7 +143,7 @@ class Sender:
             while self._producer.flush(_FLUSH_SECONDS):
                 self._raise_failure()
         except KafkaException as error:  # of the producer, without the right to write for example
-            raise _translated(error.args[0], "records", self._to or self._settings.input_topic) from None
+            raise _translate(error.args[0], "records", self._to or self._settings.input_topic) from None
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -227,7 +227,7 @@ def _new_sender(
     return Sender(application.get_producer(), topics, settings, workspace, to)
 
 
-def _translated(error: KafkaError, origin: str, topic: str) -> ConnectorError:
+def _translate(error: KafkaError, origin: str, topic: str) -> ConnectorError:
     doing = f"sending {origin} to topic {topic}"
     if error.code() in _LASTING:
         hint = "Check the topic's settings, partitions and the user's rights, or set another topic with --to"
