@@ -93,6 +93,9 @@ _glue = matching(
     r"glue://[a-z]{2,4}(-[a-z]+)+-\d{1,2}/[A-Za-z0-9$#._-]{1,255}",
     "must be glue://<region>/<registry>, such as glue://eu-west-1/default-registry",
 )
+role_arn = matching(
+    r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "must be the ARN of a role: arn:aws:iam::123456789012:role/name"
+)
 other_region = matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", 'must be the name of a region: letters, digits, "_" and "-"')
 spark_master = matching(
     r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",

@@ -4,6 +4,7 @@ The user's values override the platform's values. An empty variable counts as un
 """
 
 import json
+import re
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -136,6 +137,9 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
                     secret_key=self.aws_secret_access_key,
                     session_token=self.aws_session_token,
                     may_create=self.create_bucket,
+                    role_arn=self.s3_role_arn,
+                    role_external_id=self.s3_role_external_id,
+                    role_session=re.sub("[^A-Za-z0-9=.@-]", "-", self.deployment_name or "quix-ts-datalake-sink")[:64],
                 )
             case "gs":
                 return GcsTarget(name, self.gcs_credentials_json)

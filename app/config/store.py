@@ -41,6 +41,10 @@ class Store(Area):
     """Secret of the access key."""
     aws_session_token: str | None = env("AWS_SESSION_TOKEN", secret=True, only_with="AWS_ACCESS_KEY_ID")
     """Session token of a temporary access key."""
+    s3_role_arn: Annotated[str | None, BeforeValidator(parse.role_arn)] = env("S3_ROLE_ARN")
+    """ARN of a role to assume for the store, also of another account: `arn:aws:iam::123456789012:role/lake`."""
+    s3_role_external_id: str | None = env("S3_ROLE_EXTERNAL_ID", only_with="S3_ROLE_ARN")
+    """External id that the trust policy of the role asks for."""
     aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
     """Address of an S3 store other than AWS, such as `http://minio.example.com:9000`."""
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
@@ -85,7 +89,7 @@ class Store(Area):
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:
-            yield from self.refuse("is only for S3: it has no effect on this STORAGE_URL", "S3_SSE")
+            yield from self.refuse("is only for S3: it has no effect on this STORAGE_URL", "S3_SSE", "S3_ROLE_ARN")
 
     def _contradictions_of_platform_storage(self) -> Contradictions:
         if self.platform_connection is None:
@@ -104,6 +108,7 @@ class Store(Area):
             "AWS_ACCESS_KEY_ID",
             "AWS_ENDPOINT_URL",
             "AWS_SESSION_TOKEN",
+            "S3_ROLE_ARN",
             "GCS_CREDENTIALS_JSON",
             "AZURE_STORAGE_CONNECTION_STRING",
             "AZURE_STORAGE_ACCOUNT",

@@ -9,7 +9,8 @@ from pathlib import Path
 class S3Target:
     """A bucket on AWS, or with ``endpoint_url`` on another S3 store. ``may_create``: create a missing bucket.
 
-    Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role).
+    Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role). With
+    ``role_arn``, this login only assumes the role, in sessions with the name ``role_session``.
     """
 
     bucket: str
@@ -19,6 +20,9 @@ class S3Target:
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     may_create: bool = False
+    role_arn: str | None = None
+    role_external_id: str | None = None
+    role_session: str = "quix-ts-datalake-sink"
 
     @property
     def uri(self) -> str:

@@ -267,7 +267,8 @@ class _Attempts:
             self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
-        return "a test object was written, read, replaced, listed and deleted"
+        role = f", as {self._settings.s3_role_arn}" if self._settings.s3_role_arn else ""
+        return f"a test object was written, read, replaced, listed and deleted{role}"
 
     def _compare_table(self) -> str:
         lake = new_lake(self._settings, self._store, self._location, self._catalog_table)

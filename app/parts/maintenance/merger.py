@@ -1,5 +1,6 @@
 """Merges files of a folder: writes the merged file, adds it to the table, and removes its inputs."""
 
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -287,4 +288,13 @@ def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
         "secret.key": target.secret_key,
         "session.token": target.session_token,
     }
+    if target.role_arn:
+        values |= {
+            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider",
+            "assumed.role.arn": target.role_arn,
+            "assumed.role.external.id": target.role_external_id,
+            "assumed.role.session.name": target.role_session,
+            "assumed.role.sts.endpoint": os.environ.get("AWS_ENDPOINT_URL_STS"),
+            "assumed.role.sts.endpoint.region": target.region,
+        }
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in values.items() if value}

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import IncompleteReadError
 
 from app.errors import ConfigError
@@ -55,9 +57,6 @@ def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client"
         client = _session(target).client(
             "s3",
             endpoint_url=target.endpoint_url,
-            aws_access_key_id=target.access_key,
-            aws_secret_access_key=target.secret_key,
-            aws_session_token=target.session_token,
             config=Config(
                 max_pool_connections=connections,
                 retries={"mode": "standard", "total_max_attempts": limits.attempts},
@@ -92,8 +91,19 @@ def _session(target: S3Target) -> boto3.session.Session:
     the same address. AWS does not, so an address at AWS is left out.
     """
     core = botocore.session.Session()
-    if target.endpoint_url and is_aws_address(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
+    is_aws = target.endpoint_url and is_aws_address(target.endpoint_url)
+    token_service = os.environ.get("AWS_ENDPOINT_URL_STS") or (None if is_aws else target.endpoint_url)
+    if is_aws and not token_service:
         core.set_config_variable("ignore_configured_endpoint_urls", True)
+    if target.access_key and target.secret_key:
+        core.set_credentials(target.access_key, target.secret_key, target.session_token)
+    if target.role_arn and (login := core.get_credentials()):
+        new_client = partial(core.create_client, region_name=target.region, endpoint_url=token_service)
+        options = {"RoleSessionName": target.role_session}
+        if target.role_external_id:
+            options["ExternalId"] = target.role_external_id
+        fetcher = AssumeRoleCredentialFetcher(new_client, login, target.role_arn, options)
+        vars(core)["_credentials"] = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return boto3.session.Session(botocore_session=core, region_name=target.region)
 
 

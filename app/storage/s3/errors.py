@@ -17,6 +17,10 @@ _ADDRESS_HINT = "Check S3_BUCKET, AWS_ENDPOINT_URL and AWS_REGION"
 _TLS_HINT = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the token issued with AWS_ACCESS_KEY_ID"
+_TRUST_HINT = (
+    "Check S3_ROLE_ARN. This login needs sts:AssumeRole on the role, and the trust policy of the role must allow the "
+    "login, with S3_ROLE_EXTERNAL_ID if it asks for one"
+)
 _ROLE_HINT = "The keys of a role are renewed automatically; check the role if this continues"
 
 _BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL contains the name of a bucket, as its path or a sub-domain: remove it there"
@@ -127,6 +131,8 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
         return ConfigError(doing, cause, hint)
     if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store took the bucket for a key
         return ConfigError(doing, cause, _BUCKET_IN_ADDRESS)
+    if error.operation_name == "AssumeRole":
+        return RetryableError(doing, cause, _TRUST_HINT)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         missing = _missing_right(error.operation_name, message, bucket, keys)
         return FatalError(doing, cause, f"Allow {missing} for these keys or this role, or check {_KEYS}")

@@ -1,0 +1,71 @@
+"""A role of another account: its keys expire all the time, and are refused and given back, on a real store."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from urllib.parse import parse_qs
+
+import pytest
+
+from app.errors import RetryableError
+from app.storage.s3.store import S3Store
+from app.storage.targets import S3Target
+from dev.minio import LocalMinio
+from tests.fakes.canned_server import Answer, CannedServer
+from tests.services.minio_rights import restricted_keys
+
+ARN = "arn:aws:iam::123456789012:role/lake"
+DENIED = Answer(
+    403,
+    b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>User: arn:aws:iam::1:user/u is not "
+    b"authorized to perform: sts:AssumeRole on resource: " + ARN.encode() + b"</Message></Error></ErrorResponse>",
+)
+ALL = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}]}
+
+
+@pytest.fixture
+def token_service() -> Iterator[CannedServer]:
+    with CannedServer(DENIED) as server, patch.dict(os.environ, AWS_ENDPOINT_URL_STS=server.url):
+        yield server
+
+
+def given(server: LocalMinio) -> Answer:
+    """Keys of the role that are renewed before the next request."""
+    keys = restricted_keys(server, ALL)
+    end = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+    body = (
+        f"<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>{keys['access_key']}</AccessKeyId>"
+        f"<SecretAccessKey>{keys['secret_key']}</SecretAccessKey><SessionToken>{keys['session_token']}</SessionToken>"
+        f"<Expiration>{end}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
+    )
+    return Answer(200, body.encode())
+
+
+def test_its_keys_are_renewed_and_a_role_that_is_taken_away_is_waited_for(
+    s3_server: LocalMinio, bucket: str, token_service: CannedServer, file: Path
+) -> None:
+    role: dict[str, Any] = {"role_arn": ARN, "role_external_id": "shared-secret", "role_session": "orders"}
+    login = s3_server.endpoint_url, "a-key-of-nobody-there", "secret"
+    store = S3Store(S3Target(bucket, s3_server.region, *login, **role), max_workers=4)
+    with pytest.raises(RetryableError, match=r"sts:AssumeRole on resource.*trust policy.*S3_ROLE_EXTERNAL_ID"):
+        store.connect("")
+    for answer in (given(s3_server), DENIED, given(s3_server)):
+        token_service.answers(answer)
+        if answer == DENIED:
+            with pytest.raises(RetryableError, match="S3_ROLE_ARN"):
+                store.upload(file, "t/refused.parquet")
+        else:
+            for number in range(3):
+                store.upload(file, f"t/{number}.parquet")
+    assert [found.key for found in store.list("t/")] == [f"t/{number}.parquet" for number in range(3)]
+    asked = [parse_qs(request.body.decode()) for request in token_service.requests]
+    assert len(asked) > 6, "once for each request"
+    assert {name: values[0] for name, values in asked[-1].items()}.items() >= {
+        "Action": "AssumeRole",
+        "RoleArn": ARN,
+        "ExternalId": "shared-secret",
+        "RoleSessionName": "orders",
+    }.items()
