@@ -18,7 +18,7 @@ from app.parts.audit.files import list_table
 from app.parts.audit.findings import RANGES, Doubled, Findings, Misplaced, Missing, find
 from app.parts.audit.offsets import DeadLetter, HeldOffsets
 from app.parts.commands import print_line
-from app.parts.commands.tables import find_table, require_table
+from app.parts.commands.find_tables import find_table, require_table
 from app.parts.maintenance.batch_metadata import Part
 from app.parts.maintenance.record import listed_as_open
 from app.storage.base import ObjectStore

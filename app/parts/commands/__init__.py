@@ -38,7 +38,7 @@ def run(settings: "Settings", options: Namespace) -> int:
     """
 
     def through_tables() -> int:
-        from app.parts.commands.tables import tables_of_group  # noqa: PLC0415
+        from app.parts.commands.find_tables import tables_of_group  # noqa: PLC0415
         from app.service.lake import new_store  # noqa: PLC0415 - loading them takes a second
 
         work = pkgutil.resolve_name(options.work)  # this, too

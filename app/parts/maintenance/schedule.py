@@ -18,7 +18,7 @@ from typing import Final
 from app.config.parsers import schedule
 from app.errors import ConnectorError
 from app.model import Maintenance
-from app.parts.commands.tables import find_table, tables_of_group
+from app.parts.commands.find_tables import find_table, tables_of_group
 from app.parts.maintenance.background import KILLED, run_in_background
 from app.parts.maintenance.record import last_maintenance
 from app.service.connector import Connector, Lane

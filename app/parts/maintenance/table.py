@@ -10,7 +10,7 @@ from operator import attrgetter
 from app.config.settings import Settings
 from app.journal.journal import survey
 from app.model import DataFile
-from app.parts.commands.tables import find_table, require_table
+from app.parts.commands.find_tables import find_table, require_table
 from app.service.lake import new_lake
 from app.storage.base import ManyDeleter, StoredObject
 from app.storage.conditional import try_out

@@ -19,7 +19,7 @@ from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
 from app.model import Rejected
 from app.parts.commands import print_line
-from app.parts.commands.tables import find_table
+from app.parts.commands.find_tables import find_table
 from app.retries import Request, Waits
 from app.service.kafka_client import asking_for_topics, new_application
 from app.service.user_transform import REPARTITIONED

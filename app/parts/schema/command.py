@@ -15,7 +15,7 @@ import pyarrow as pa
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.parts.commands import print_line
-from app.parts.commands.tables import CHECK_THE_NAME, find_table
+from app.parts.commands.find_tables import CHECK_THE_NAME, find_table
 from app.parts.schema.json_schema import json_schema
 from app.service.lake import new_lake
 from app.storage.base import ObjectStore

@@ -173,5 +173,5 @@ class Lake:
     ) -> SteppedStore:
         """Let the next commands work on a store with steps."""
         store = SteppedStore(self.folder, before, after)
-        self.patch.setattr("app.parts.commands.tables.new_store", lambda _: store)
+        self.patch.setattr("app.parts.commands.find_tables.new_store", lambda _: store)
         return store

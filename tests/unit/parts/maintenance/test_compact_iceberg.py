@@ -35,7 +35,7 @@ def bench(tmp_path: Path) -> IcebergBench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("app.parts.commands.tables.new_catalog", lambda *_: bench.new_member())
+    monkeypatch.setattr("app.parts.commands.find_tables.new_catalog", lambda *_: bench.new_member())
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
     return lambda *arguments, command="compact": run_command(local_settings(tmp_path, **variables), command, *arguments)
 

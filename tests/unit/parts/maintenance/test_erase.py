@@ -126,12 +126,12 @@ def test_nothing_is_erased_by_a_clock_that_is_not_the_stores(
     lake: Lake, capsys: pytest.CaptureFixture[str], hours: float, said: str
 ) -> None:
     lake.write(0, year="2019")
-    lake.patch.setattr("app.parts.commands.tables.new_store", lambda _: OtherClock(lake.folder, hours))
+    lake.patch.setattr("app.parts.commands.find_tables.new_store", lambda _: OtherClock(lake.folder, hours))
     assert lake.run("erase", "--older-than", "400d") == (2 if said else 0)
     assert f"this machine's clock is {said} the store's" in capsys.readouterr().err or not said
     assert lake.numbers("*/*") == list(range(10)) if said else not lake.files()
     assert (bool(lake.done.clock), bool(lake.done.erased)) == (bool(said), not said)
-    lake.patch.setattr("app.parts.commands.tables.new_store", lambda _: LocalStore(lake.folder))
+    lake.patch.setattr("app.parts.commands.find_tables.new_store", lambda _: LocalStore(lake.folder))
     assert lake.run("erase", "--older-than", "400d") == 0
     assert (lake.done.clock, lake.files()) == (0, []), "once the clock is right, it goes on"
 

@@ -84,7 +84,7 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("app.parts.commands.tables.new_catalog", lambda *_: bench.new_member())
+    monkeypatch.setattr("app.parts.commands.find_tables.new_catalog", lambda *_: bench.new_member())
     monkeypatch.setattr("app.parts.iceberg.rewrite._LONGEST_PAUSE", 0.0)
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "TIMESTAMP_AS": "at"}
 
@@ -108,7 +108,7 @@ def test_nothing_is_taken_out_by_a_clock_that_is_not_the_stores(
 ) -> None:
     bench.make(("at", "day"))
     bench.add({"n": 1, "at": at(500)})
-    monkeypatch.setattr("app.parts.commands.tables.new_store", lambda _: OtherClock(tmp_path, hours=-2))
+    monkeypatch.setattr("app.parts.commands.find_tables.new_store", lambda _: OtherClock(tmp_path, hours=-2))
     assert run() == 2
     assert bench.numbers() == [1]
 
