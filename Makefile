@@ -19,7 +19,7 @@ TESTS_OF_pyiceberg := tests/unit/parts/iceberg tests/e2e/test_iceberg.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction bench-many-topics chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest lint lock run image release audit scan bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction bench-many-topics chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ audit: python $(READY) ## look for known vulnerabilities of all locked packages;
 	@for lock in $(AUDITED); do \
 		$(PY) -m pip_audit --strict --disable-pip --vulnerability-service osv --progress-spinner off $(AUDIT) \
 			--requirement $$lock || failed=1; done; exit $${failed:-0}
+
+scan: python $(READY) ## look for known vulnerabilities in IMAGE (without it, that of `make image`); fails if a severe one has a fix
+	@$(PY) -m dev.scan $(IMAGE)
 
 generate: python $(READY) ## write what is made of the code: tables of the pages, dotenv.example, the form, the chart, the dashboard
 	@$(PY) -m dev.generate

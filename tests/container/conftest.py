@@ -1,4 +1,6 @@
-"""The image under test, built once a session."""
+"""The image under test, built once a session, or the one that ``IMAGE_UNDER_TEST`` names."""
+
+import os
 
 import pytest
 
@@ -21,6 +23,8 @@ def image(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         engine = find_engine()
     except ServiceError as error:
         cannot_run(str(error))
+    if tag := os.environ.get("IMAGE_UNDER_TEST"):
+        return Image(engine, tag)
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():  # it takes minutes; the terminal shows how far it is
         engine.build(export(tmp_path_factory.mktemp("samples")), TAG)

@@ -1,4 +1,4 @@
-"""What stands in the way of a release."""
+"""What stands in the way of a release, and how its image is scanned and published."""
 
 import re
 import subprocess
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.release import main, problems
+from dev import scan
+from dev.release import join_images, main, problems, release_notes
 
 REPO = Path(__file__).parents[2]
 
@@ -24,11 +25,8 @@ def test_a_clean_tree_whose_changelog_has_the_version_can_be_released(repo: Path
     assert problems(repo, "1.2.3") == []
 
 
-def test_another_version_is_in_neither_file(repo: Path) -> None:
+def test_another_version_is_in_neither_file_and_each_has_three_numbers(repo: Path) -> None:
     assert problems(repo, "1.2.4") == ["CHANGELOG.md has no section '## 1.2.4'", "pyproject.toml has version 1.2.3"]
-
-
-def test_a_version_has_three_numbers(repo: Path) -> None:
     assert problems(repo, "v1")[0] == "v1 is no version such as 1.2.3"
 
 
@@ -47,10 +45,33 @@ def test_the_commit_with_the_tag_can_be_released_and_no_later_one(repo: Path) ->
 
 def test_what_the_workflow_releases_a_tag_with_is_understood() -> None:
     text = (REPO / ".github" / "workflows" / "release.yml").read_text()
-    [given] = re.findall(r"-m dev\.release (.*)", text)
-    shell = 'python() { printf "%s\\n" "$@"; }; python ' + given
-    environment = {"TAG": "v0.0.0", "OWNER": "Some-Body"}
-    told = subprocess.run(["bash", "-c", shell], env=environment, capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == ["0.0.0", "--registry", "ghcr.io/some-body"]
-    with pytest.raises(SystemExit, match=r"ERROR: 0\.0\.0 cannot be released"):
-        main(told.splitlines())
+    build, push, join = re.findall(r"python -m dev\.release (.*?)(?: >> .*)?$", text, re.MULTILINE)
+    for line in (build, push, join):
+        with pytest.raises(SystemExit, match=r"ERROR: 0\.0\.0 cannot be released"):
+            main(line.replace('"${TAG#v}"', "0.0.0").split())
+
+
+def test_release_notes_are_a_section_of_the_changelog_with_complete_links() -> None:
+    changelog = "# Changelog\n\n## 1.2.3 - 2026-11-30\n\n- [A](docs/a.md) [B](https://b.c)\n\n## 1.2.2\n\n- Old\n"
+    assert release_notes(changelog, "1.2.3", "https://p") == "- [A](https://p/docs/a.md) [B](https://b.c)\n"
+
+
+def _programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+    for name, script in scripts.items():
+        (folder / name).write_text(f'#!/bin/sh\necho "$@" >> "$0.log"\n{script}\n')
+        (folder / name).chmod(0o755)
+        monkeypatch.setenv(name.upper(), str(folder / name))
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def test_the_joined_images_get_three_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _programs(tmp_path, monkeypatch, podman='for each; do case $each in --digest*) printf 1 > "${each#*=}"; esac; done')
+    assert join_images("ghcr.io/me/sink", "1.2.3", ["amd64", "arm64"]) == "1"
+    names = re.findall(r"ghcr.io/me/sink:(\S+)", (tmp_path / "podman.log").read_text())
+    assert names == ["1.2.3-amd64", "1.2.3-arm64", "1.2.3", "1.2", "latest"]
+
+
+def test_a_scan_fails_as_the_scanner_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _programs(tmp_path, monkeypatch, docker="echo 28", grype='[ "$2 $3" = "--only-fixed --fail-on=high" ] && exit 2')
+    with pytest.raises(SystemExit, match="2"):
+        scan.main(["sink:1.2.3"])

@@ -36,16 +36,16 @@ def test_only_the_steps_that_need_a_token_have_one() -> None:
     kept = [step for step in steps if "checkout@" in step.get("uses", "")]
     assert [step for step in kept if step.get("with", {}).get("persist-credentials") is not False] == []
     given = [step["run"].split()[:2] for step in steps if "github.token" in str(step)]
-    assert given == [["docker", "login"], ["gh", "release"]]
+    assert given == [["docker", "login"], ["docker", "login"], ["gh", "release"]]
 
 
-def test_a_release_comes_with_attestations_of_its_files_and_its_image() -> None:
+def test_a_release_comes_with_attestations_of_its_files_its_image_and_its_packages() -> None:
     release = yaml.safe_load((GITHUB / "workflows" / "release.yml").read_text())["jobs"]["publish"]
     steps = [str(step) for step in release["steps"]]
     attested = [number for number, step in enumerate(steps) if "attest-build-provenance@" in step]
-    files, image = (release["steps"][number]["with"] for number in attested)
+    files, image, packages = (release["steps"][number]["with"] for number in attested)
     assert files["subject-path"] in release["steps"][-1]["run"], "what is attested is what is released"
-    assert {"subject-name", "subject-digest"} < image.keys()
+    assert {"subject-name", "subject-digest"} < image.keys() < packages.keys()
     assert max(attested) < len(steps) - 1
     assert release["permissions"].items() >= {"id-token": "write", "attestations": "write"}.items()
 
