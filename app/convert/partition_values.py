@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.scalars import OutOfRange, moment_at
-from app.convert.time_columns import moments, time_parts
+from app.convert.time_folders import moments, time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.reason_texts import Reason

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from app.convert.chunks import FEW, AllHeaders, Chunk, Rows, Values
 from app.convert.columns import Columns, coerce_array, has_sparse_list, has_values, infer, is_void
-from app.convert.json_parser import JsonMessages
+from app.convert.json_columns import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
 from app.convert.rows import Rules
-from app.convert.time_columns import moments_of_column, parts_of
+from app.convert.time_folders import moments_of_column, parts_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema

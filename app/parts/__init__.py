@@ -49,7 +49,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "bytes": Format(keys_at_once=True),
     "double": Format(),
     "int": Format(also="integer"),
-    "json": Format("app.convert.json_parser:JsonMessages"),
+    "json": Format("app.convert.json_columns:JsonMessages"),
     "quix": Format(),
     "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
     "json-schema": Format("app.parts.registry.registered_schemas:JsonSchemaMessages", is_of_keys=False),

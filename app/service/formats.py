@@ -26,7 +26,7 @@ from app.bad_records.refusals import (
 )
 from app.config.settings import Settings
 from app.convert.batch import BatchConverter
-from app.convert.json_parser import JsonMessages
+from app.convert.json_columns import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey, WholeBatches

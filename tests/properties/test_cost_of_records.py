@@ -12,7 +12,7 @@ from google.protobuf import struct_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.convert.json_parser import parse
+from app.convert.json_columns import parse
 from app.convert.rows import Rules, convert
 from app.parts.avro.avro_messages import AvroMessages
 from app.table.schema import EMPTY

@@ -15,7 +15,7 @@ from quixstreams.models import Deserializer, Topic
 from app.bad_records.refusals import BadRecords, ReadMessage, Refusal
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
-from app.convert.json_parser import JsonMessages
+from app.convert.json_columns import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, ReadKey, WholeBatches

@@ -14,10 +14,10 @@ from app.formatting import counted
 from app.journal.journal import survey
 from app.model import DataFile
 from app.parts.commands import print_line
+from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.parts.maintenance.merger import EVERY_ROW
 from app.parts.maintenance.record import staged_files
-from app.parts.maintenance.retention import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.spark_merge import may_match
 from app.parts.maintenance.table import TableAtWork
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder

@@ -17,9 +17,9 @@ from app.parts.commands import print_line
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
 from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
+from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import bins_worth_merging, by_size
 from app.parts.maintenance.record import keep_maintenance
-from app.parts.maintenance.retention import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.table import TableAtWork, is_chosen
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
-from app.convert.json_parser import JsonMessages
+from app.convert.json_columns import JsonMessages
 from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
 from app.reason_texts import OtherFormat, Reason, reason_of

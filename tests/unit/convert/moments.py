@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.bad_records.refusals import BadRowsError
-from app.convert.time_columns import time_parts
+from app.convert.time_folders import time_parts
 from app.table.layout import UTC_ZONE
 
 LAST_NANOSECOND = 253_402_300_800 * 10**9 - 1

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.convert.json_parser import has_field, parse
+from app.convert.json_columns import has_field, parse
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = {
@@ -145,7 +145,7 @@ DEEP = {
 def test_nesting_beyond_the_stack_does_not_end_the_process(name: str, tmp_path: Path) -> None:
     (tmp_path / "message").write_text(DEEP[name])
     code = (
-        "import pathlib, sys, pyarrow as pa; from app.convert.json_parser import parse; "
+        "import pathlib, sys, pyarrow as pa; from app.convert.json_columns import parse; "
         "message = pathlib.Path(sys.argv[1]).read_bytes(); "
         "print(parse([b'{\"i\":1}', message], {'i': pa.int64()}))"
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.convert.time_columns import moments, moments_of_column
+from app.convert.time_folders import moments, moments_of_column
 from tests.support import odd_json
 from tests.unit.convert.conversions import fixed
 from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, Whole, hours, micros_of
