@@ -96,6 +96,7 @@ _glue = matching(
 role_arn = matching(
     r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "must be the ARN of a role: arn:aws:iam::123456789012:role/name"
 )
+external_id = matching(r"[\w+=,.@:/-]{2,1224}", 'must be 2 or more letters, digits and characters of "+=,.@:/-"')
 other_region = matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", 'must be the name of a region: letters, digits, "_" and "-"')
 spark_master = matching(
     r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",

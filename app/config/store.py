@@ -43,7 +43,9 @@ class Store(Area):
     """Session token of a temporary access key."""
     s3_role_arn: Annotated[str | None, BeforeValidator(parse.role_arn)] = env("S3_ROLE_ARN")
     """ARN of a role to assume for the store, also of another account: `arn:aws:iam::123456789012:role/lake`."""
-    s3_role_external_id: str | None = env("S3_ROLE_EXTERNAL_ID", only_with="S3_ROLE_ARN")
+    s3_role_external_id: Annotated[str | None, BeforeValidator(parse.external_id)] = env(
+        "S3_ROLE_EXTERNAL_ID", only_with="S3_ROLE_ARN"
+    )
     """External id that the trust policy of the role asks for."""
     aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
     """Address of an S3 store other than AWS, such as `http://minio.example.com:9000`."""

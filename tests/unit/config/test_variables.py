@@ -90,6 +90,8 @@ class TestSingleValues:
             *(("TIME_ZONE", zone, "must be the name of a time zone") for zone in NO_ZONES),
             ("TIME_ZONE", "Europe/Prague", "has no effect without year, month, day or hour in HIVE_COLUMNS"),
             ("HIVE_COLUMNS", "a,,b", "none of them empty"),
+            ("S3_ROLE_ARN", "arn:aws:iam::1234:role/lake", "must be the ARN of a role"),
+            ("S3_ROLE_EXTERNAL_ID", "word", "has no effect without S3_ROLE_ARN"),
             ("HIVE_COLUMNS", "a,b,a", "repeated columns: a"),
             ("HIVE_COLUMNS", "a,~a", "repeated columns: a"),
             ("HIVE_COLUMNS", "a,~", "must have a name after each ~"),
