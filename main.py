@@ -1,4 +1,4 @@
-"""Arguments → environment → settings → logging → the connector, or another command → exit code."""
+"""Parses arguments, reads settings from the environment, and runs the connector or a command."""
 
 # ruff: noqa: E402 - the handlers come first
 import os
@@ -6,8 +6,8 @@ import shlex
 import signal
 import sys
 
-# Loading quixstreams and PySpark lasts a second, and a process with pid 1 ignores SIGTERM until it has a handler.
-# A command that is stopped meanwhile has failed; the connector has not consumed anything yet.
+# A process with pid 1 ignores SIGTERM until a handler is set, and loading quixstreams and PySpark needs a second.
+# If a signal arrives meanwhile, a command has failed. The connector has not consumed records yet.
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] or os.environ.get("COMMAND", "").strip() else 0))
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
-# Deprecations inside the libraries are for their developers; otherwise they would be the first lines in the log.
+# Deprecation warnings of libraries are only for the libraries' developers, so the log omits these warnings.
 logging.captureWarnings(capture=True)
 logging.getLogger("py.warnings").setLevel(logging.ERROR)
 
@@ -25,7 +25,7 @@ _MISUSED = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the connector with the environment's settings, or the command of the arguments; return the exit code."""
+    """Run the connector, or the command in the arguments. Return the exit code."""
     if sys.version_info < (3, 11):  # noqa: UP036 - for users who start it without pip's check of requires-python
         return _not_installed(f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}")
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: Namespace) -> int:
-    """Load the packages, read the settings, and run the command, or the connector without a command."""
+    """Load the packages, read the settings, and run the command. If no command is set, run the connector."""
     from dotenv import load_dotenv  # noqa: PLC0415
 
     from app import logs  # noqa: PLC0415
@@ -53,12 +53,12 @@ def _run(options: Namespace) -> int:
     dotenv = Path(__file__).with_name(".env")
     try:
         try:
-            load_dotenv(dotenv, encoding="utf-8-sig")  # for local runs; the environment wins
-        except (ValueError, OSError) as error:  # PowerShell's > writes UTF-16
+            load_dotenv(dotenv, encoding="utf-8-sig")  # for local runs; the environment has priority
+        except (ValueError, OSError) as error:  # in PowerShell, > writes UTF-16
             raise ConfigError(f"reading {dotenv}", str(error), "Save it as UTF-8") from None
-        if not options.command:  # a deployment may have no arguments
+        if not options.command:  # some platforms cannot pass arguments
             options = _command_of_environment()
-        needs_broker = options.needs_broker or bool(vars(options).get("topic"))  # an option of try
+        needs_broker = options.needs_broker or bool(vars(options).get("topic"))  # try --topic reads the topic
         settings = load_settings(needs_broker=needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)
@@ -75,7 +75,7 @@ def _run(options: Namespace) -> int:
 
 
 def _command_of_environment() -> Namespace:
-    """Parse the command and options in COMMAND, which may be empty."""
+    """Parse the command and options in the variable COMMAND, which may be empty."""
     from app.errors import ConfigError  # noqa: PLC0415
     from app.parts import NEW_PARSER  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def _command_of_environment() -> Namespace:
 
 
 def _not_installed(cause: str) -> int:
-    """Print in one line how to install the missing packages."""
+    """Print how to install the missing packages, and return the exit code."""
     print(  # noqa: T201
         f"ERROR! starting: {cause}. Run `python3 -m venv .venv`, `.venv/bin/pip install -r requirements.txt`, "
         "and then `.venv/bin/python main.py`",
@@ -102,5 +102,5 @@ if __name__ == "__main__":
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of libraries may hang in a call for minutes; the process has no more work.
+    # The work is complete. A normal exit could wait for minutes, until all threads of libraries have ended.
     os._exit(code)

@@ -1,1 +1,1 @@
-"""Converts the environment into one frozen ``Settings``, and reports all wrong variables together."""
+"""Converts environment variables into one frozen ``Settings`` object, and reports all wrong variables together."""

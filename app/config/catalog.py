@@ -1,4 +1,4 @@
-"""Variables of the catalog."""
+"""The environment variables of the catalog."""
 
 from pkgutil import resolve_name
 from typing import Annotated, Literal
@@ -17,30 +17,30 @@ CatalogType = Literal["quix", "iceberg"]
 class Catalog(Table):
     # Injected by Quix Cloud
     platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
-    """The catalog, unless `CATALOG_URL` is set."""
+    """Address of the catalog. Used if `CATALOG_URL` is empty."""
     platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
-    """Token for that catalog. The connector never sends it to another host."""
+    """Token for the catalog of Quix. The connector never sends this token to another host."""
     platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
-    """The query API. The connector informs it of new files, once they are in the catalog."""
+    """Address of the query API. The connector notifies this API when new files are in the catalog."""
     platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
     """Token for the query API."""
 
     catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
-    """`quix`: plain folders, in the catalog of Quix if there is one. `iceberg`: a table of an Iceberg catalog."""
+    """`quix`: a table of folders, in the catalog of Quix if there is one. `iceberg`: a table of an Iceberg catalog."""
     catalog_url: Url = env("CATALOG_URL")
-    """Address of the REST catalog that registers the files. Empty: the catalog of the Quix workspace, if it has one."""
+    """Address of the REST catalog that lists the files. Empty: the catalog of the Quix workspace, if there is one."""
     catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)
     """Bearer token for the catalog."""
     catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
-    """Client id of the OAuth2 login at an Iceberg catalog."""
+    """Client id for the OAuth2 login at an Iceberg catalog."""
     catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, needed_with="CATALOG_CLIENT_ID")
-    """Client secret of the OAuth2 login."""
+    """Client secret for the OAuth2 login."""
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
-    """Warehouse of the Iceberg catalog. Empty: its default."""
+    """Warehouse of the Iceberg catalog. Empty: the catalog's default."""
     snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
-    """Days after which snapshots of an Iceberg table expire. At most the newest 1,000 are kept."""
+    """Age in days at which snapshots of an Iceberg table expire. The table keeps at most 1,000 snapshots."""
     auto_discover: bool = env("AUTO_DISCOVER", True)
-    """Create the table in the catalog and register files. `false`: only compare the catalog with the settings."""
+    """Create the table in the catalog, and register files. `false`: only compare the catalog with the settings."""
     catalog_namespace: Annotated[str, BeforeValidator(parse.name)] = env("CATALOG_NAMESPACE", "default")
     """Namespace of the table in the catalog."""
 

@@ -1,4 +1,4 @@
-"""Reads the settings from the environment: variables, values in files, and misspelled names."""
+"""Reads the settings from environment variables and from files, and finds misspelled names of variables."""
 
 import os
 import re
@@ -17,16 +17,16 @@ from app.errors import ConfigError, cut
 from app.formatting import escape_control
 
 _MOST_BYTES: Final = 2**20
-# Measured with the names in ``tests/unit/config/ordinary_variables.txt``: with 0.88, two of them are reported.
+# A name with this similarity is reported. At 0.88, two correct names of ``tests/unit/config/ordinary_variables.txt``
+# would be reported.
 _NEAR: Final = 0.9
 _PLATFORM: Final = "Quix__"  # the platform sets more variables than the connector reads
-# Variables of other programs that differ by one letter.
-_OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})
+_OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})  # other programs use these similar names
 _LONGEST_SHOWN = 100
 
 
 class SettingsError(ConfigError):
-    """All wrong or missing settings: one line for each problem, and for each possible cause."""
+    """Reports all wrong or missing settings. The message has one line for each problem and each possible cause."""
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
         self.problems = tuple(map(escape_control, problems))
@@ -39,7 +39,7 @@ class SettingsError(ConfigError):
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
-    """Read the settings from the environment. If a broker is set, it is checked even if none is needed."""
+    """Read and check the settings. If no broker or store is needed, these settings may be empty, but not wrong."""
     values, problems = _values_in_files([name for name in VARIABLES if name != COMMAND])
     try:
         settings = Settings(**values)
@@ -60,13 +60,13 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
             problems[variable] = problem
     if not problems:
         return settings
-    # Outside the handler, because the cause would contain the values, secrets included.
+    # This error is raised outside the except clause. Otherwise, its cause would contain values, for example secrets.
     in_order = (variable for variable in settings.by_variable() if variable in problems)
     raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
 
 
 def remarks() -> tuple[str, ...]:
-    """Return a line for each variable of the environment that is probably a mistake, without its value."""
+    """Return a line for each environment variable that is probably a mistake. The line omits the variable's value."""
     near = misspelled(os.environ, [*VARIABLES, *(f"{name}_FILE" for name in VARIABLES)])
     lines = [f"{name} is set but unknown: did you mean {meant}?" for name, meant in near.items()]
     secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
@@ -75,14 +75,14 @@ def remarks() -> tuple[str, ...]:
 
 
 def _as_set(variable: str) -> str:
-    """Return ``="value"`` as the user set it, or an empty text for secrets."""
+    """Return ``="value"`` with the value of the environment variable. For secrets, return an empty text."""
     value = os.environ.get(variable, "").strip()
     text = cut(shown(variable, value), _LONGEST_SHOWN) if value else ""
     return text and f"={text}"
 
 
 def _values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of variables in files, and the problems with other files, by variable."""
+    """Read the files in ``<variable>_FILE``. Return, by variable, the values and the problems with unreadable files."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for variable in variables:
@@ -101,7 +101,7 @@ def _values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[s
 
 
 def _text_of(path: Path) -> str:
-    """Read a short file. Other kinds are refused, because a pipe could wait for ever."""
+    """Read a small regular file. Refuse anything else, because reading a pipe might never end."""
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is not a file")
     if path.stat().st_size > _MOST_BYTES:
@@ -110,7 +110,7 @@ def _text_of(path: Path) -> str:
 
 
 def misspelled(names: Collection[str], variables: Collection[str]) -> dict[str, str]:
-    """Return each unknown name that is similar to a variable, with this variable.
+    """Return the unknown names that are similar to a variable's name. Each name maps to the similar variable.
 
     A variable's name with an additional ending, such as ``AWS_ENDPOINT_URL_S3``, is not a misspelling.
     """

@@ -1,4 +1,4 @@
-"""Declares variables: name, default, parser of the text, and the variable that it depends on."""
+"""Declares the environment variables: a variable's name, default and parser, and the variable that it depends on."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove
 
 Contradictions = Iterator[tuple[str, str]]
 
-_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # in the environment, other bytes are surrogates
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # Python replaces invalid bytes in variables by surrogates
 
 
 def env(
@@ -24,12 +24,12 @@ def env(
     needed_with: str = "",
     deprecated: str | None = None,
 ) -> Any:
-    """Declare a field with the value of this variable. The value of a ``secret`` variable is never shown.
+    """Declare a field with the value of a variable. The docstring of the field (Markdown) is the users' description.
 
-    The text below the field, in Markdown, is its description for users, in the pages and the form. Without the variable
-    ``only_with``, such as ``A``, ``A=x`` or ``A=x or y``, this one has no effect. If ``needed_with`` is set, this
-    variable must be set too, and otherwise it has no effect.
-    ``deprecated`` says what to set instead of a variable that a later version drops.
+    secret: The value is never shown.
+    only_with: The variable has no effect without this condition, such as ``A``, ``A=x`` or ``A=x or y``.
+    needed_with: Like ``only_with``, and if the condition is true, the variable must be set.
+    deprecated: Advice about the setting that replaces this variable. A later version removes the variable.
     """
     extra: Any = {"other": only_with or needed_with, "is_needed": bool(needed_with)}
     return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra, deprecated=deprecated)
@@ -40,7 +40,7 @@ def is_quoted(text: str) -> bool:
 
 
 def options(field: FieldInfo) -> list[str]:
-    """Return the possible values of the variable; none if it accepts other texts."""
+    """Return the allowed values of the variable; empty if the variable accepts any text."""
     if field.annotation is bool:
         return ["true", "false"]
     kinds = (field.annotation, *get_args(field.annotation))
@@ -48,14 +48,14 @@ def options(field: FieldInfo) -> list[str]:
 
 
 class Area(BaseSettings):
-    """Related variables. The name of the class is their heading in the pages."""
+    """A group of related variables. The name of the class is the heading of the group in the pages."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         hide_input_in_errors=True,
         case_sensitive=True,
-        arbitrary_types_allowed=True,  # of pyarrow
-        enable_decoding=False,  # a list is not JSON
+        arbitrary_types_allowed=True,  # for types of pyarrow
+        enable_decoding=False,  # otherwise pydantic expects lists as JSON
         validate_default=False,
         use_attribute_docstrings=True,
         defer_build=True,  # only the schema of Settings is used, not the schemas of the areas
@@ -69,10 +69,10 @@ class Area(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _is_text(cls, raw: str, info: ValidationInfo) -> str:
-        """Return the text, or the option of these words in any case.
+        """Return the text. If the text differs from an allowed value only in upper and lower case, return this value.
 
-        Refuses bytes that are not UTF-8, because errors of libraries would quote the value, secrets too. Refuses values
-        in quotes, except passwords, for which ``app.config.environment.remarks`` only warns.
+        Bytes that are not UTF-8 are refused, because errors of libraries would quote the value of a secret. Values in
+        quotes are refused, except secrets: ``app.config.environment.remarks`` only warns of secrets in quotes.
         """
         field = cls.model_fields[str(info.field_name)]
         if _NOT_UTF_8.search(raw):
@@ -82,14 +82,14 @@ class Area(BaseSettings):
         return next((word for word in options(field) if word.lower() == raw.lower()), raw)
 
     def contradictions(self) -> Contradictions:
-        """Yield each variable that contradicts other variables although its value is valid, and the problem.
+        """Yield each variable whose valid value contradicts other variables, with a text about the problem.
 
-        A problem names the other variables. It is ignored if one of those is wrong.
+        The text names the other variables. If one of the other variables is wrong, the problem is ignored.
         """
         yield from ()
 
     def incomplete(self) -> Contradictions:
-        """Yield each variable that is set without the other one of ``env``, or missing although it is needed."""
+        """Yield the variables that break ``only_with`` or ``needed_with`` of ``env``, with the problem."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
@@ -106,12 +106,12 @@ class Area(BaseSettings):
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
 
     def refuse(self, problem: str, *variables: str) -> Contradictions:
-        """Yield this problem for each of the variables that is set."""
+        """Yield the problem for each of these variables that is set."""
         yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is not None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:
-    """Yield the variable and the parser's error message if the parser refuses the text."""
+    """If the parser refuses the text, yield the variable and the error message."""
     try:
         parser(text)
     except ValueError as error:

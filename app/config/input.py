@@ -1,4 +1,4 @@
-"""Variables of the topic, the deserializers of its records, and the schema registry."""
+"""The environment variables of the topic, the deserializers, and the schema registry."""
 
 import re
 from datetime import datetime, timedelta
@@ -25,60 +25,60 @@ _Known = BeforeValidator(parse.deserializer)
 
 class Input(Area):
     input_topic: str = env("input", "sensor-data")
-    """Topic to read from. For several topics, separate them with commas, or write a regular expression that begins with
-    `^`, such as `^db[.]public[.].*`. Each topic then has its own table, see the page Many topics.
+    """Topic to read. To read several topics, separate the names with commas, or set a regular expression that begins
+    with `^`, such as `^db[.]public[.].*`. Each topic then has a separate table, see the page Many topics.
     """
     table_limit: PositiveInt = env("TABLE_LIMIT", 200)
-    """Maximum number of tables if `input` is a regular expression. Further topics are not written."""
+    """Maximum number of tables if `input` is a regular expression. The connector does not write the other topics."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
-    """Consumer group of all replicas of one deployment. Another deployment needs another group."""
+    """Consumer group, which all replicas of one deployment share. Each deployment needs a different consumer group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
-    """Where a group without offsets starts: `earliest`, `latest`, a time such as `2026-11-01T00:00:00Z`, or a span
-    before the first start such as `-7d`.
+    """Where a consumer group without offsets starts: `earliest`, `latest`, a time such as `2026-11-01T00:00:00Z`, or a
+    period before the first start, such as `-7d`.
     """
     until: Until = env("UNTIL")
-    """When the run ends, with code 0. `now`: after the records that the topic contains at the start. A time, or a span
-    before the start such as `-1h`: before the first record since then. Empty: never.
+    """When the run ends, with exit code 0. `now`: after all records that the topic contains at the start. A time, or a
+    period such as `-1h` before the start: after all records before that time. Empty: never.
     """
     key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
-    """How to deserialize keys. The key becomes the column `__key`."""
+    """How to deserialize message keys. The message key becomes the column `__key`."""
     value_deserializer: Annotated[ValueFormat, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
-    """How to deserialize values. Each value must become an object with fields, here or in `app/transform.py`."""
+    """How to deserialize values. Each value must be an object with fields, at the latest after `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.registry_url)] = env(_URL)
-    """Address of the schema registry, with Confluent's API, or `glue://<region>/<registry>` for AWS Glue. `avro` and
-    `protobuf` need it.
+    """Address of a schema registry with Confluent's API, or `glue://<region>/<registry>` for AWS Glue. Required for
+    `avro` and `protobuf`.
     """
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
-    """User name or API key at the registry; for AWS Glue an access key."""
+    """User name or API key for the registry. For AWS Glue: access key."""
     registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, needed_with="SCHEMA_REGISTRY_USERNAME")
-    """Password, API secret or secret access key at the registry."""
+    """Password or API secret for the registry. For AWS Glue: secret access key."""
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
-    """Bearer token for the registry, in place of a user name."""
+    """Bearer token for the registry, instead of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    """Certificates to trust at the registry, as a file or PEM text. Empty: the system's."""
+    """CA certificates to trust for the registry, as a file or PEM text. Empty: the system's certificates."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
     """Client certificate for the registry, as a file or PEM text."""
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, needed_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
-    """Key of this certificate, without a password, as a file or PEM text."""
+    """Private key of the client certificate, as a file or PEM text. The private key must not have a password."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Change this value (to today's date, for example) to make the connector accept offsets that you moved with a Kafka
-    tool. Each of these partitions begins there once. With a time in `AUTO_OFFSET_RESET`, all existing partitions begin
-    at that time instead. Empty: after the last row in the table.
+    tool. These partitions then begin at the moved offsets, once. If `AUTO_OFFSET_RESET` is a time, all existing
+    partitions begin at that time instead. Empty: partitions continue after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
-    """Records that cannot become rows are kept next to the table with the reason (`dead-letter`), counted and dropped
-    (`skip`), or end the connector (`fail`).
+    """Action for a record that cannot become a row. `dead-letter`: store the record next to the table, with the reason.
+    `skip`: count and drop the record. `fail`: end the connector.
     """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
     """Milliseconds without a record after which a message key times out. Empty, `0` or less: never. Requires
     `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
     """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
-    """Topic for an event of each key that has timed out. It must exist."""
+    """Topic that receives an event for each message key that has timed out. The topic must exist."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics to subscribe to: names, or one regular expression that begins with ``^``."""
+        """The topics to subscribe to: names, or one regular expression that begins with ``^``."""
         names = (self.input_topic,) if self.is_expression else self.input_topic.split(",")
         return tuple(dict.fromkeys(name for each in names if (name := each.strip())))
 
@@ -91,7 +91,7 @@ class Input(Area):
         return len(self.topics) > 1 or self.is_expression
 
     def reads(self, topic: str | None) -> bool:
-        """Whether the topic is an input topic. An expression does not match Kafka's internal topics."""
+        """Return whether the topic is an input topic. A regular expression does not match Kafka's internal topics."""
         if topic and self.is_expression:
             return not topic.startswith("__") and re.match(f"^({self.input_topic[1:]})", topic) is not None
         return topic in self.topics

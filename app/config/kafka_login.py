@@ -1,4 +1,4 @@
-"""Variables of the broker, the login, and the properties of Kafka's client."""
+"""The environment variables of the broker, the login, and the properties of the Kafka client."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -36,7 +36,7 @@ _NEEDED: Final = frozenset(
         "transactional.id",
     }
 )
-# The beginnings of properties, and the variables that set them.
+# Prefixes of librdkafka's properties, and the variables that set these properties.
 _VARIABLES: Final[Mapping[str | tuple[str, ...], str]] = {
     ("bootstrap.servers", "metadata.broker.list"): "KAFKA_BOOTSTRAP_SERVERS",
     "security.protocol": "KAFKA_SECURITY_PROTOCOL",
@@ -61,15 +61,15 @@ _Joined = BeforeValidator(",".join)
 _SASL = "KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT"
 _TLS = "KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL"
 _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
-# AWS_MSK_IAM logs in with the machine's role or profile, and GSSAPI with Kerberos' files.
+# The mechanisms that need a password. AWS_MSK_IAM uses the machine's role or profile, and GSSAPI uses Kerberos files.
 _PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - no password
 
 
 def parse_client_config(text: str) -> dict[str, str]:
-    """Parse a JSON object of librdkafka's properties. Numbers and booleans become text, which librdkafka needs.
+    """Parse a JSON object of librdkafka's properties. Numbers and booleans become text, because librdkafka needs text.
 
     Properties that the connector sets are refused. librdkafka checks names and values when a client is created. Error
-    messages contain no values.
+    messages contain no values, because values may be secrets.
     """
     properties = {}
     for name, value in parse.json_object(text).items():
@@ -87,18 +87,18 @@ def parse_client_config(text: str) -> dict[str, str]:
 class Kafka(Area):
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address")
-    """The broker, unless `KAFKA_BOOTSTRAP_SERVERS` is set."""
+    """Address of the brokers. Used if `KAFKA_BOOTSTRAP_SERVERS` is empty."""
     sdk_token: str | None = env("Quix__Sdk__Token", secret=True)
-    """With `Quix__Portal__Api`, used to find the broker if no address is set."""
+    """Token for the Quix API, from which the connector reads the brokers' address if no address is set."""
     portal_api: str | None = env("Quix__Portal__Api")
     """Address of the Quix API."""
 
     bootstrap_servers: Annotated[str | None, _Joined, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
-    """Brokers as `host:port`, separated by commas. Quix Cloud sets its own."""
+    """Brokers as `host:port`, separated by commas. Empty on Quix Cloud: the brokers of Quix."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
     """Protocol of the brokers. Empty: no TLS and no login."""
     sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", needed_with=_SASL)
-    """Login mechanism, for the SASL protocols."""
+    """Login mechanism. Required for the SASL protocols."""
     sasl_username: str | None = env("KAFKA_SASL_USERNAME", needed_with=_PASSWORD)
     """User name, or client id for `OAUTHBEARER`."""
     sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, needed_with=_PASSWORD)
@@ -106,25 +106,25 @@ class Kafka(Area):
     oauth_token_url: Annotated[str | None, BeforeValidator(parse.endpoint)] = env(
         "KAFKA_OAUTH_TOKEN_URL", needed_with=_OAUTH
     )
-    """Address that issues the tokens, for `OAUTHBEARER`."""
+    """Address of the server that issues tokens for `OAUTHBEARER`."""
     oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
-    """Scope to request, for `OAUTHBEARER`. Empty: the server's default."""
+    """Scope to request for `OAUTHBEARER`. Empty: the server's default."""
     oauth_extensions: Annotated[str | None, _Joined, BeforeValidator(parse.oauth_extensions)] = env(
         "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
     """SASL extensions for `OAUTHBEARER` as `name=value`, separated by commas."""
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
-    """Certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, as a file or PEM text. Empty: the system's."""
+    """CA certificates to trust for `KAFKA_OAUTH_TOKEN_URL`, as a file or PEM text. Empty: the system's certificates."""
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
-    """Certificates to trust at the brokers, as a file or PEM text. Empty: the system's."""
+    """CA certificates to trust for the brokers, as a file or PEM text. Empty: the system's certificates."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
-    """Client certificate, if the brokers request one, as a file or PEM text."""
+    """Client certificate, as a file or PEM text, if the brokers require one."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, needed_with="KAFKA_SSL_CERTIFICATE")
-    """Key of this certificate, as a file or PEM text."""
+    """Private key of the client certificate, as a file or PEM text."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
-    """Password of this key, if it has one."""
+    """Password of the private key, if the private key has a password."""
     client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)
-    """Other properties of librdkafka, as a JSON object of names and values."""
+    """More properties of librdkafka, as a JSON object of names and values."""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Kafka(Area):
 
     @property
     def broker_address(self) -> str | None:
-        """``host:port,…`` of the brokers; ``None`` if the platform's token is used to find them."""
+        """The brokers as ``host:port,…``; ``None`` if the Quix API returns the brokers."""
         return self.bootstrap_servers or self.platform_broker_address
 
     @property

@@ -1,7 +1,7 @@
-"""Divides the memory of a container between rows in Python, Spark's Java heap, and Spark's sort outside the heap.
+"""Plans the memory of a container: for rows in Python, Spark's Java heap, and Spark's sort buffer outside the heap.
 
-Measured: Python without rows needs about 250 MB. A heap of 512 MB is enough for each batch that fits into the sort, and
-for records of a 32nd of the heap.
+In measurements, Python without rows needs about 250 MB. A heap of 512 MB is enough for each batch that fits into the
+sort buffer, and for records of up to a 32nd of the heap.
 """
 
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ ROOMY_CONTAINER_MB: Final = 1500
 
 _PYTHON_MB = 250
 _JVM_BESIDE_HEAP_MB = 100
-# The process of COMPACT used 1,000 MB with large files, while the rest used 280 MB less than planned here. The process
-# of KEEP has no Java, and used 200 MB.
+# For large files, the process of COMPACT used 1,000 MB, and the other processes used 280 MB less than planned here. The
+# process of KEEP does not start Java, and used 200 MB.
 _BESIDE_MB = {"": 0, "COMPACT": 800, "KEEP": 300}
 _SORT_MB = 145
-_RECORDS_IN_BUFFER = 4  # a record is larger in Python than its message, and a batch should contain several
+_RECORDS_IN_BUFFER = 4  # a Python object is larger than its message, and a batch should have several
 _RECORDS_IN_HEAP = 32
 _HEAP_WITHOUT_SORT_MB = 300
-_SHARE_OF_HEAP = 5  # a larger heap sorts more rows at a time, so files are larger
-# The client's default of 1 MB contained ten compressed messages of 100 MB. 128 kB costs a fifth of the rate of a single
-# partition, and limits it to 6 MB/s if the broker is 20 ms away.
+_SHARE_OF_HEAP = 5  # a larger heap allows a larger sort buffer, and therefore larger files
+# The client's default is 1 MB, which can contain ten compressed messages of 100 MB. With 128 kB, the rate of one
+# partition is a fifth lower, and at most 6 MB/s if the broker answers after 20 ms.
 _FETCHED_AT_ONCE = 512 * 1024
 _FETCHED_AT_ONCE_SMALL = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """MB of rows in Python, MB of Java heap, and the container's limit if known.
+    """The size in MB of rows in Python, the size in MB of the Java heap, and the container's limit if known.
 
-    ``beside`` is the setting whose process runs next to the connector: COMPACT, KEEP, or none.
+    ``beside`` is the setting that starts another process in the container: COMPACT, KEEP, or an empty text.
     """
 
     buffer_mb: int
@@ -42,23 +42,23 @@ class MemoryPlan:
 
     @property
     def sort_mb(self) -> int:
-        """MB of rows that Spark sorts, limited by the container."""
+        """The maximum size in MB of the rows that Spark sorts. In a small container, the size is smaller."""
         of_heap = (self.heap_mb - _HEAP_WITHOUT_SORT_MB) // _SHARE_OF_HEAP
         return max(_SORT_MB if _is_roomy(self.limit) else 0, of_heap)
 
     @property
     def off_heap_mb(self) -> int:
-        """MB that the sort may use, including the list of rows while it is copied to a longer list."""
+        """The size in MB of the sort buffer. When Spark's list of rows grows, the old and new lists need memory."""
         return self.sort_mb * 7 // 4
 
     @property
     def max_record_bytes(self) -> int:
-        """Size of the largest message that becomes a row. Spark keeps several copies of its row."""
+        """The size in bytes of the largest message that becomes a row. Spark keeps several copies of a row."""
         return min(self.buffer_mb * 2**20 // _RECORDS_IN_BUFFER, self.heap_mb * 2**20 // _RECORDS_IN_HEAP)
 
     @property
     def fetched_at_once_bytes(self) -> int:
-        """Compressed bytes in an answer of a broker, or in a batch. The Kafka client decompresses them together."""
+        """The maximum compressed size in bytes of a broker's answer or a record batch, which Kafka's client unpacks."""
         return _FETCHED_AT_ONCE if _is_roomy(self.limit) else _FETCHED_AT_ONCE_SMALL
 
     @property
@@ -68,7 +68,7 @@ class MemoryPlan:
 
     @property
     def shortage(self) -> str | None:
-        """Why the container is too small, as the end of a sentence; ``None`` if it is large enough or unknown."""
+        """The end of a sentence that explains why the container is too small; ``None`` if large enough or unknown."""
         if self.limit is None:
             return None
         if self.limit.mb < SMALLEST_CONTAINER_MB:

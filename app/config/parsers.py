@@ -1,7 +1,7 @@
-"""Parses text from the environment into checked values.
+"""Parses and checks the texts of environment variables.
 
-Each function parses the text of a variable and returns the value, or raises ``ValueError``. The message continues the
-variable's name: ``must be …``. It never repeats text that may contain a secret.
+Each function parses the text of a variable and returns the value, or raises ``ValueError``. The error message is the
+end of a sentence that begins with the variable's name: ``must be …``. The message never contains a secret.
 """
 
 import json
@@ -20,7 +20,7 @@ from app.parts import FORMATS
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
-_SMALLEST_HEAP_MB = 512  # measured: Spark does not start with 300 MB
+_SMALLEST_HEAP_MB = 512  # in a test, Spark did not start with 300 MB
 
 VIRTUAL_MARK: Final = "~"
 _OF_EACH_RECORD: Final = ("__offset", "__timestamp", "__headers")
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Return a parser for text that fully matches the regular expression ``pattern``."""
+    """Return a parser that refuses texts that do not fully match the regular expression ``pattern``."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:
@@ -45,9 +45,9 @@ def matching(pattern: str, complaint: str) -> Callable[[str], str]:
 def listed(
     pattern: str, complaint: str, separator: str = ",", *, once: bool = False
 ) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser for a comma separated list of texts that match ``pattern``. A comma at the end is allowed.
+    """Return a parser for a comma-separated list of texts that match ``pattern``. A comma at the end is allowed.
 
-    ``once``: the texts are columns, and none may occur twice.
+    If ``once`` is true, the texts are names of columns, and no name may occur twice.
     """
     entry = matching(pattern, complaint)
 
@@ -65,7 +65,7 @@ name = matching(_NAME, f"must be made of {NAME_RULE}")
 
 
 def table_name(text: str) -> str:
-    """Return the name of a table. ``{topic}`` in it stands for the name of the topic."""
+    """Parse the name of a table. The name may contain ``{topic}``, which means the name of the topic."""
     name(text.replace(EACH_TOPIC, "topic"))
     return text
 
@@ -139,7 +139,7 @@ def renames(text: str) -> dict[str, str]:
 
 
 def partitions(text: str) -> tuple[str, ...]:
-    """Parse partition columns. Virtual columns keep their ``~``, and transforms keep their parentheses."""
+    """Parse partition columns: names, virtual columns such as ``~name``, and transforms such as ``day(at)``."""
     entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _partitions(text))
     entries = tuple(re.sub(r"\s*([(),])\s*", r"\1", entry) if transform(entry) else entry for entry in entries)
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
@@ -153,13 +153,13 @@ def partitions(text: str) -> tuple[str, ...]:
 
 
 def time_zone(text: str) -> str:
-    if text not in available_timezones() - {"localtime", "Factory"}:  # differs by machine, and is not a zone
+    if text not in available_timezones() - {"localtime", "Factory"}:  # these names are not time zones
         raise ValueError("must be the name of a time zone in the tz database, such as Europe/Prague")
     return text
 
 
 def transform(entry: str) -> tuple[str, str] | None:
-    """Return a transform in Iceberg's notation, such as ``bucket[16]``, and its column; ``None`` for a column."""
+    """Return a transform in Iceberg's notation, such as ``bucket[16]``, and the column; ``None`` if not a transform."""
     match = _transform.fullmatch(entry)
     if not match:
         return None
@@ -168,7 +168,7 @@ def transform(entry: str) -> tuple[str, str] | None:
 
 
 def is_odd_transform(entry: str) -> bool:
-    """Whether this looks like a transform, but is not valid."""
+    """Return whether the entry looks like a transform, but is not valid."""
     return bool(_like_transform.match(entry)) and not transform(entry)
 
 
@@ -180,10 +180,10 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def endpoint(text: str) -> str:
-    """Parse an http(s) address without credentials. Path and query are not changed."""
+    """Parse an http(s) address without credentials. The path and the query are not changed."""
     try:
         parts = urlsplit(text)
-        _ = parts.port, (parts.hostname or "").encode("idna")  # both are only checked when they are read
+        _ = parts.port, (parts.hostname or "").encode("idna")  # Python checks both parts when they are read
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
@@ -213,19 +213,19 @@ def deserializer(text: str) -> str:
 
 
 def pem_or_path(text: str) -> str:
-    r"""Parse the path of a readable file, or a PEM text, whose line ends may be written as ``\n``."""
+    r"""Parse the path of a readable file, or a PEM text. In a PEM text, line ends may be written as ``\n``."""
     if is_pem(text):
         return text.replace("\\n", "\n") + "\n"
     try:
         with Path(text).open("rb"):
             return text
-    except (OSError, ValueError) as error:  # a directory, missing rights, a name that is too long or has a NUL
+    except (OSError, ValueError) as error:  # a directory, no read permission, or an invalid name
         reason = getattr(error, "strerror", None) or "it is not a path"
         raise ValueError(f"must be a file that the connector can read, or its PEM text: {reason}") from None
 
 
 def local_folder(path: str) -> str:
-    """Parse the full path of a folder of this machine. The folder need not exist."""
+    """Parse the absolute path of a local folder. The folder may be missing."""
     folder = Path(path)
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
         raise ValueError("must be the full path of a folder, such as /lake, which is file:///lake as an address")
@@ -233,7 +233,7 @@ def local_folder(path: str) -> str:
 
 
 def storage_url(text: str) -> str:
-    """Parse the address of a store: the scheme, which becomes lower-case, and a bucket, a container or a folder."""
+    """Parse a store's address: the scheme, and a bucket, a container or a folder. The scheme becomes lower-case."""
     scheme, _, rest = text.partition("://")
     match scheme.lower():
         case "file":
@@ -246,13 +246,13 @@ def storage_url(text: str) -> str:
 
 
 def offset_reset(text: str) -> str | datetime | timedelta:
-    """Return the word, the time (in UTC without a zone), or how long ago it was."""
+    """Parse ``earliest``, ``latest``, a time (UTC if the zone is missing), or a period before now such as ``-7d``."""
     complaint = "must be earliest, latest, a time such as 2026-11-01T00:00:00Z, or a span before now such as -7d"
     return _time(text, complaint, "earliest", "latest")
 
 
 def until(text: str) -> str | datetime | timedelta:
-    """Return the word, a past time, or how long ago it was."""
+    """Parse ``now``, a time in the past, or a period before now such as ``-1h``."""
     end = _time(text, "must be now, a time such as 2026-11-01T00:00:00Z, or a span before now such as -1h", "now")
     if isinstance(end, datetime) and end > datetime.now(UTC):
         raise ValueError("must be a time in the past")
@@ -266,7 +266,7 @@ def _time(text: str, complaint: str, *words: str) -> str | datetime | timedelta:
         if not text.startswith("-"):
             return time_texts.time(text)
         since = time_texts.duration(text[1:])
-        datetime.now(UTC) - since  # raises before the year 1
+        datetime.now(UTC) - since  # raises OverflowError before the year 1
     except (ValueError, OverflowError):
         raise ValueError(complaint) from None
     return since
@@ -283,7 +283,7 @@ def heap_mb(text: str) -> int:
 def json_object(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError:  # its message would show the content
+    except ValueError:  # the error's message would show the content
         document = None
     if not isinstance(document, dict):
         raise ValueError("must be a JSON object")  # noqa: TRY004
@@ -292,7 +292,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Times at equal distances, equal for all processes. ``offset`` is the distance of one of them from the epoch."""
+    """Times with a fixed ``period``, equal for all processes. The first time is ``offset`` after the Unix epoch."""
 
     text: str
     period: timedelta

@@ -1,6 +1,6 @@
-"""The settings of the connector: the environment's variables, and options calculated from them.
+"""The settings of the connector: the values of environment variables, and options calculated from these values.
 
-The user's values override the platform's values. An empty variable counts as unset.
+The user's values override the platform's values. An empty variable is treated as unset.
 """
 
 import json
@@ -33,7 +33,7 @@ from app.table.existing_table import TableLocation
 from app.table.layout import TIME_COLUMNS, PartitionSpec
 
 DEFAULT_PREFIX: Final = "data"
-PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
+PLATFORM_PREFIX: Final = "data-lake/time-series"  # the folder of a workspace's tables
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
@@ -46,25 +46,25 @@ class Writing(Area):
     batch_size: PositiveInt = env("BATCH_SIZE", 1000)
     """Minimum number of rows that ends a batch when the topic has been quiet for one second."""
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
-    """Seconds between two commits. Each commit writes all records that were read so far."""
+    """Seconds between two commits. Each commit writes all records read so far."""
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
     """A file of this size in MB is written without waiting for `COMMIT_INTERVAL`. `0`: after `BATCH_SIZE` rows."""
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
-    """Number of files to upload at the same time, 1 to 256."""
+    """Maximum number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
-    """Maximum size in MB of rows in memory."""
+    """Maximum size in MB of the rows in memory."""
     compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")
     """When to merge small files with `compact`: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or `1d`.
     Empty: never.
     """
     keep: Annotated[str | None, BeforeValidator(parse.keep)] = env("KEEP")
-    """How long to keep rows, such as `400d`, by the time of their folders. Older rows are erased at the time of
-    `COMPACT`, or once a day without it. Empty: for ever.
+    """Age after which rows are erased, such as `400d`. The time in the folder's name decides. Rows are erased at the
+    time of `COMPACT`, or once a day if `COMPACT` is empty. Empty: rows are never erased.
     """
     keep_confirmed: str | None = env("KEEP_CONFIRMED", only_with="KEEP")
-    """Set this to the value of `KEEP` to allow it to erase more than half of a table in one run."""
+    """Set this variable to the value of `KEEP` to allow that one run erases more than half of a table."""
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
-    """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For `compact` and `erase` also a cluster."""
+    """Cores that Spark uses: `local[*]` for all, `local[2]` for two. `compact` and `erase` can also use a cluster."""
     heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
         "SPARK_DRIVER_MEMORY", "512m"
     )
@@ -73,56 +73,56 @@ class Writing(Area):
 
 class Process(Area):
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
-    """Memory of one replica in MB, see Memory on the page Operations."""
+    """Memory limit of one replica in MB, see Memory on the page Operations."""
     deployment_name: str | None = env("Quix__Deployment__Name")
     """Name of the deployment, for the status page."""
     replica_name: str | None = env("Quix__Deployment__ReplicaName")
     """Name of the replica, for the status page."""
 
     http_port: Annotated[int, Field(ge=0, le=65_535)] = env("HTTP_PORT", 8080)
-    """Port of the health checks, the metrics and the status page. `0` switches them off."""
+    """Port of the health checks, the metrics and the status page. `0`: no port is opened."""
     http_host: str = env("HTTP_HOST", "127.0.0.1")
-    """Address to open this port on. The container image sets `0.0.0.0`: all interfaces."""
+    """Network address on which `HTTP_PORT` is open. The container image sets `0.0.0.0`: all interfaces."""
     http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", ())
-    """Host names for which the page and the metrics answer in addition to localhost, separated by commas. Empty: all
-    names, except on the loopback address.
+    """Host names, separated by commas, under which the status page and the metrics answer, in addition to localhost.
+    Empty: all names. For connections to a loopback address: only localhost.
     """
     http_frame_ancestors: Annotated[tuple[str, ...], BeforeValidator(parse.origins)] = env("HTTP_FRAME_ANCESTORS", ())
-    """Origins whose pages may show the status page in a frame, separated by commas, such as
+    """Origins of the websites that may show the status page in a frame, separated by commas, such as
     `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
-    """Minimum level of log lines. `DEBUG` adds stack traces, which may quote values of records."""
+    """Minimum level of log lines. `DEBUG` adds stack traces. Stack traces may contain values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
-    """`text`: lines for people. `json`: one JSON object per line, for a log store."""
+    """`text`: lines for people. `json`: one JSON object per line, for log systems."""
     lineage_url: Url = env("OPENLINEAGE_URL")
     """Address of an OpenLineage collector that receives events of each run."""
     lineage_endpoint: str = env("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
-    """Path of the collector below this address."""
+    """Path of the API at `OPENLINEAGE_URL`."""
     lineage_key: str | None = env("OPENLINEAGE_API_KEY", secret=True, only_with="OPENLINEAGE_URL")
-    """Key for the collector."""
+    """API key for the collector."""
     lineage_namespace: str = env("OPENLINEAGE_NAMESPACE", "default")
     """Namespace of the job in the lineage."""
 
     command: str | None = env(COMMAND, secret=True)  # conditions may contain personal data
-    """Command to run instead, with options, such as `compact --when-cold 24h`, if a deployment has no arguments."""
+    """Command to run instead of the connector, such as `compact --when-cold 24h`. Used if there are no arguments."""
 
 
 class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
-    """All variables, the last area's first, and values calculated from several. ``None`` means unset.
+    """The values of all variables, and values calculated from several variables. ``None`` means unset.
 
-    The only value from elsewhere is the container's memory, if the platform does not set it.
+    If the platform does not set the container's memory limit, the limit is read from the control group.
     """
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no message may contain."""
+        """The values of secret variables, which no message may contain."""
         names = (name for name, field in type(self).model_fields.items() if not field.repr and name != "command")
         return tuple(str(value) for name in names if (value := getattr(self, name)) is not None)
 
     @property
     def storage(self) -> StorageTarget:
-        """The store to write to. The platform's store is never created."""
+        """The store to write to. The connector never creates the platform's store."""
         if self.platform_connection is not None and self.uses_platform_storage:
             target: StorageTarget = resolve_name(PLATFORM_STORE)(self.platform_connection, self.aws_region)
             return target
@@ -157,7 +157,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def root(self) -> str:
-        """Prefix of each key, without slashes around it: ``<root>/<table>/…``."""
+        """The prefix of each object key: ``<root>/<table>/…``. The prefix does not begin or end with a slash."""
         if not self.uses_platform_storage:
             return self.s3_prefix or DEFAULT_PREFIX
         prefix = self.s3_prefix or PLATFORM_PREFIX
@@ -165,12 +165,12 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def location(self) -> TableLocation:
-        """Location of the table, or of all tables with ``{topic}`` in it. A catalog may have another location."""
+        """The table's location. With several tables, the location contains ``{topic}``. A catalog may override it."""
         return TableLocation(self.storage.uri, f"{self.root}/{self.table}")
 
     @property
     def spec(self) -> PartitionSpec:
-        """The table's layout. A column with ``~`` has no folders; ``.vidx/`` contains its values of each file."""
+        """The table's layout. A column with ``~`` has no folders. Files in ``.vidx/`` contain the column's values."""
         return PartitionSpec(
             tuple(entry for entry in self.plain_partitions if not entry.startswith(parse.VIRTUAL_MARK)),
             self.timestamp_column,
@@ -190,7 +190,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def catalog(self) -> CatalogTarget | None:
-        """The catalog to register in, if there is one."""
+        """The catalog that lists the table's files; ``None`` without a catalog."""
         target: CatalogTarget | None = resolve_name(self.catalog_kind.target)(self)
         return target
 
@@ -207,17 +207,17 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """The memory plan for the container's limit, which the platform or the control group sets."""
+        """The memory plan for the container's limit. The platform or the control group sets this limit."""
         limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
         beside = "COMPACT" if self.compact else "KEEP" if self.keep else ""
         return MemoryPlan(self.max_buffer_mb, self.heap_mb, limit, beside)
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of a container that is too small for the settings, and of logins without encryption.
+        """Warnings about a container that is too small, about logins without encryption, and about old variables.
 
-        Settings that exceed the platform's limit are refused. A control group's limit only causes a warning, because
-        the group may contain other processes.
+        If the settings need more than the platform's limit, they are refused. If they need more than a control group's
+        limit, this property only contains a warning, because the group may contain other processes.
         """
         limit, shortage = self.memory.limit, self.memory.shortage
         warnings = [f"the limit of {limit.mb:,} MB by {limit.source} {shortage}"] if limit and shortage else []
@@ -229,12 +229,12 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return warnings + [f"{field.validation_alias} is deprecated: {field.deprecated}" for field in old]
 
     def offline(self, folder: Path) -> "Settings":
-        """Return these settings for a table in this folder, without a broker."""
+        """Return a copy of these settings for a table in a local folder, without a broker."""
         changed = dict.fromkeys((*Kafka.model_fields, "s3_bucket", "platform_connection"))
         return self.model_copy(update=changed | {"bootstrap_servers": NOWHERE, "storage_url": f"file://{folder}"})
 
     def summary(self) -> dict[str, str]:
-        """Return the table, the memory and all variables with a value, without secrets."""
+        """Return the table, the memory plan, and the variables that have a value. Secrets are shown as ``set``."""
         limit = self.memory.limit
         limit_text = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
         values = (self.by_variable() | {"SPARK_DRIVER_MEMORY": f"{self.heap_mb}m"}).items()
@@ -250,7 +250,7 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 
 def shown(variable: str, value: Any) -> str:
-    """Return the value as JSON; empty for secrets, and addresses that may contain user:password@host or ?token=…."""
+    """Return the value as JSON. For secrets, and for addresses that may contain a login, return an empty text."""
     if not VARIABLES[variable].repr or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
     if isinstance(value, timedelta):
@@ -259,9 +259,9 @@ def shown(variable: str, value: Any) -> str:
 
 
 def _unencrypted(settings: Settings) -> list[str]:
-    """Return the variables with addresses of the user to which logins and records are sent without encryption.
+    """Return the variables with an address to which logins and records are sent without encryption.
 
-    Addresses of the platform are in its network, and the user cannot choose them.
+    The platform's addresses are omitted, because they are in the platform's network, and users cannot change them.
     """
     store = None if settings.uses_platform_storage else settings.storage
     brokers = settings.bootstrap_servers if settings.security_protocol == "SASL_PLAINTEXT" else None

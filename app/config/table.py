@@ -1,4 +1,4 @@
-"""Variables of the table and its files."""
+"""The environment variables of the table and of the table's files."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -21,67 +21,67 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 class Table(Input):
     table_name: Annotated[str | None, BeforeValidator(parse.table_name)] = env("TABLE_NAME")
-    """Name of the table. `{topic}` in it stands for the name of the topic. Empty: the name of the topic."""
+    """Name of the table. `{topic}` in this name means the name of the topic. Empty: the name of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
-    """Partition columns, outermost first, such as `location,year,month`. A table keeps them. `year`, `month`, `day` and
-    `hour` come from `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
+    """Partition columns, outermost folder first, such as `location,year,month`. You cannot change them for an existing
+    table. `year`, `month`, `day` and `hour` are the time in `TIMESTAMP_COLUMN`. `meta.region` is `region` in `meta`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
-    """Field with the time of the record. Records without this field use the Kafka timestamp."""
+    """Field with the time of the record. If a record does not contain this field, the Kafka timestamp is used."""
     timestamp_as: Name = env("TIMESTAMP_AS")
     """Name of an additional column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     time_zone: Annotated[str, BeforeValidator(parse.time_zone)] = env("TIME_ZONE", UTC_ZONE)
-    """Time zone of `year`, `month`, `day` and `hour` in `HIVE_COLUMNS`, such as `Europe/Prague`. A table keeps it."""
+    """Time zone of `year`, `month`, `day` and `hour`, such as `Europe/Prague`. Fixed while the table has files."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
     """Fields to drop, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
-    """Fields and the columns that they become, such as `ts:ts_ms,dev:device`."""
+    """Fields to rename, as `field:column`, separated by commas, such as `ts:ts_ms,dev:device`."""
     hash_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("HASH_COLUMNS", ())
     """Columns whose values are replaced by salted SHA-256 hashes, separated by commas."""
     hash_salt: str | None = env("HASH_SALT", secret=True, only_with="HASH_COLUMNS")
-    """Secret text that is added in front of each hashed value."""
+    """Secret text that is put in front of each value before hashing."""
     null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    """Folder value for missing values; not for Iceberg. `auto`: the value of the existing table. For a new table,
-    `__None__` with a catalog and `__HIVE_DEFAULT_PARTITION__` without a catalog.
+    """Folder name for missing values; not for Iceberg. `auto`: the name in the existing table. For a new table:
+    `__None__` with a catalog, and `__HIVE_DEFAULT_PARTITION__` without a catalog.
     """
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
-    """Compression of the files."""
+    """Compression codec of the Parquet files."""
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     """Maximum number of rows in a row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
-    """Types of columns with Spark SQL's names, such as `speed:double,count:bigint`. Records define the types of other
-    columns.
+    """Types of columns, with the type names of Spark SQL, such as `speed:double,count:bigint`. Records define the types
+    of all other columns.
     """
     column_limit: PositiveInt = env("COLUMN_LIMIT", 5_000)
-    """Maximum number of columns; fields inside objects count. Further fields go to `_rescued_data`."""
+    """Maximum number of columns, including fields inside objects. More fields are stored in `_rescued_data`."""
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
-    """Kafka metadata to add as columns: any of `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`."""
+    """Kafka metadata to add as columns: `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`."""
     sort_column: str | None = env("SORT_COLUMN")
-    """Column that orders the rows inside each file. Empty: the order of arrival."""
+    """Column that sorts the rows in each file. Empty: rows are in the order of arrival."""
     stats_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("STATS_COLUMNS", ())
-    """Columns whose minimum and maximum the catalog receives, separated by commas. Empty: all numbers and times."""
+    """Columns, separated by commas, whose minimum and maximum the catalog stores. Empty: all numbers and times."""
 
     @property
     def has_tables(self) -> bool:
-        """Whether each of several topics has a separate table."""
+        """Whether there are several topics, and each topic has a separate table."""
         return self.has_several and EACH_TOPIC in self.table
 
     @property
     def table(self) -> str:
-        """Name of the table. With several topics, it may contain ``{topic}``."""
+        """The name of the table. With several topics, the name may contain ``{topic}``."""
         name = self.table_name or EACH_TOPIC
         return name if self.has_several else name.replace(EACH_TOPIC, self.input_topic)
 
     def of_topic(self, topic: str) -> Self:
-        """Return the settings for the table of this topic, as if it were the only input topic."""
+        """Return the settings for the table of this topic. In these settings, the topic is the only input topic."""
         return self.model_copy(update={"input_topic": topic})
 
     def has_table(self, topic: str) -> bool:
-        """Whether the topic is an input topic and its name can be the name of a table."""
+        """Return whether the topic is an input topic, and the topic's name is valid as the name of a table."""
         return self.reads(topic) and not [*checked("TABLE_NAME", parse.name, self.of_topic(topic).table)]
 
     def of_table(self, table: str | None) -> Self:
-        """Return the settings of this table for a command. Raise ``ConfigError`` if it is not one of several tables."""
+        """Return the settings of this table for a command. Raise ``ConfigError`` if no input topic has this table."""
         if not self.has_tables and table in (None, self.table):
             return self
         before, _, after = self.table.partition(EACH_TOPIC)
@@ -95,12 +95,12 @@ class Table(Input):
 
     @property
     def plain_partitions(self) -> tuple[str, ...]:
-        """The partitions that are not transforms."""
+        """The partition columns, without transforms."""
         return tuple(entry for entry in self.partitions if entry not in self.transforms)
 
     @property
     def transforms(self) -> Mapping[str, tuple[str, str]]:
-        """Transforms of an Iceberg table, such as ``day(at)``, in Iceberg's notation with their columns."""
+        """The transforms of an Iceberg table, such as ``day(at)``. Each has Iceberg's notation, and the column."""
         return {entry: transform for entry in self.partitions if (transform := parse.transform(entry))}
 
     @property
@@ -160,14 +160,14 @@ class Table(Input):
             yield "DROP_COLUMNS", f"must not contain {name}, which is in RENAME_COLUMNS"
 
     def _contradictions_of_paths(self) -> Contradictions:
-        """Refuse rules for partition columns inside objects, which are read after the rules and without them.
+        """Refuse rules (hash, rename, drop) for partition columns inside objects, because rules ignore these fields.
 
-        ``HASH_COLUMNS`` must not contain names with dots either: a record may contain the object instead.
+        A rule for a name with a dot is also refused, because a record may contain the object instead of this field.
         """
         rules = self.field_rules
         for column in self.plain_partitions:
             outer, *inner = next(iter(rules.fields_of(column)), "").split(".")
-            if not inner or column.startswith(parse.VIRTUAL_MARK):  # virtual columns are not read from inside objects
+            if not inner or column.startswith(parse.VIRTUAL_MARK):  # virtual columns are never inside objects
                 continue
             if rules.is_hashed(column):
                 cause = f"HIVE_COLUMNS also reads it from the object {outer}, where it stays in clear text"

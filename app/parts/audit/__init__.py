@@ -1,4 +1,4 @@
-"""``python main.py audit`` shows which offsets the table contains, contains twice, or lacks."""
+"""Adds ``python main.py audit``, which shows the offsets that are in the table, are duplicate, or are missing."""
 
 from app.parts import NewCommand
 

@@ -24,15 +24,15 @@ from app.parts.maintenance.record import listed_as_open
 from app.storage.base import ObjectStore
 from app.table.layout import is_data_file
 
-_LEFT = 2  # columns
+_LEFT = 2  # number of columns that are aligned to the left
 _UNCHECKED = "audit cannot check whether other batches contain {} of these files too. Delete none of these files."
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report; its fields are the JSON keys. The first findings of each kind are listed, and all are counted.
+    """The report. Its fields are the names in the JSON object. Lists contain the first findings, and counts all.
 
-    ``by`` is ``column`` or ``name``. In ``folders_in_compaction``, ``compact`` or ``erase`` runs or was interrupted.
+    ``by`` names the source of offsets. ``folders_in_compaction`` counts folders with an incomplete ``compact`` run.
     """
 
     table: str
@@ -49,12 +49,12 @@ class Report:
 
 
 def as_json(report: Report) -> str:
-    """Return a JSON object. Offsets are numbers, and ranges include both ends."""
+    """Return the report as JSON. Offsets are numbers, and a range includes its first and last offset."""
     return json.dumps(asdict(report), indent=2)
 
 
 def as_text(report: Report) -> str:
-    """Return sections of lines with aligned columns, without empty sections."""
+    """Return the report as sections of text, without empty sections."""
     unchecked = sum(each.unchecked_offsets for each in report.partitions)
     how = "by the offsets in them" if report.by == "column" else "by their names"
     sections = [
@@ -156,7 +156,7 @@ def _listed(text: list[str], head: tuple[str, ...], rows: Sequence[tuple[str, ..
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Align topic-partitions and offsets to the left, and all other columns to the right."""
+    """Return the rows as lines. Topic-partitions and offsets are aligned to the left, other columns to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = ["<"] * _LEFT + [">"] * len(widths)
     return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
@@ -175,7 +175,7 @@ def _size(offsets: Doubled | Missing) -> str:
 
 
 def audit(settings: Settings, options: Namespace) -> int:
-    """Print which offsets the table's files contain. Return 1 if there are duplicates, or may be."""
+    """Print the offsets in the table's files. Return 1 if the table contains duplicates or possible duplicates."""
     store, location, _, catalog = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, max(0, options.most)
@@ -207,7 +207,7 @@ def audit(settings: Settings, options: Namespace) -> int:
 
 
 def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
-    """Yield key and size of each file of the table that an engine reads."""
+    """Yield the object key and the size of each file that engines read."""
     if not settings.catalog_kind.is_table:
         yield from ((each.key, each.size) for each in store.list(f"{root}/") if is_data_file(each.key, root))
         return
@@ -219,6 +219,6 @@ def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root
 
 
 def _by_name(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    """Yield the range in each part's name."""
+    """Yield the ranges of offsets in the names of files, as one record batch."""
     columns = [[part.first for part in parts], [part.last for part in parts], range(len(parts))]
     yield pa.record_batch(columns, schema=RANGES.append(pa.field("part", pa.int64())))

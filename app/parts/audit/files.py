@@ -1,4 +1,4 @@
-"""Lists the files of a table, and groups them into batches by names and footers."""
+"""Lists the files of a table, and finds the batch of each file from its name or footer."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ class TableFiles:
 
     Attributes:
         root: The table's folder.
-        names: Folders and sizes of the files of each name. A batch has the same names in all folders.
-        files: Number of files that may contain rows of a part of a batch.
-        vague: Parts with rows in files without offsets, such as merged files.
-        merged_files: Number of files that ``compact`` has merged. They are not in ``names``.
-        skipped: Number of files of batches that are in progress or rolled back.
-        others: Paths of Parquet files with unknown offsets.
+        names: The folder and size of each file, by the file's name. A batch uses the same names in all folders.
+        files: The number of files that may contain rows of each part of a batch.
+        vague: The parts that have rows in files without offsets, such as merged files.
+        merged_files: The number of files that ``compact`` has merged. ``names`` omits these files.
+        skipped: The number of files whose batch is in progress or rolled back.
+        others: The paths of other Parquet files, whose offsets are unknown.
     """
 
     root: str
@@ -37,20 +37,20 @@ class TableFiles:
     others: list[str] = field(default_factory=list)
 
     def path(self, key: str) -> str:
-        """Return the path of a file below the table's folder."""
+        """Return the path of a file, relative to the table's folder."""
         return key.removeprefix(f"{self.root}/")
 
 
 def list_table(store: ObjectStore, root: str, listed: Iterable[tuple[str, int]], workers: int) -> TableFiles:
-    """Group these keys and sizes, without the files of batches that are in progress or rolled back.
+    """Return the files of the object keys and sizes in ``listed``. Omit batches that are in progress or rolled back.
 
-    The journal is read before and after the listing. During the listing, a batch in progress may be completed, or
-    rolled back and written again as a batch that is listed too. A log with older rolled-back files may be deleted.
+    During the listing, a batch may be rolled back, and its records may be written as another listed batch. Logs with
+    rolled-back files may also be deleted meanwhile. Therefore the journal is read before and after the listing.
     """
     rolled_back = survey(store, root).rolled_back
     table = TableFiles(root)
     merged: list[tuple[str, int]] = []
-    folders: dict[str, str] = {}  # keeps each name in memory once
+    folders: dict[str, str] = {}  # so that equal names share one Python object
     for key, size in listed:
         folder, _, name = key.rpartition("/")
         if is_merged(key):
@@ -81,9 +81,9 @@ def list_table(store: ObjectStore, root: str, listed: Iterable[tuple[str, int]],
 
 
 def _parts_in(store: ObjectStore, files: Sequence[tuple[str, int]]) -> Sequence[Part] | None:
-    """Return the parts of batches in these files, which have equal footers; ``None`` if no file contains rows.
+    """Return the parts of batches in these files of one name; ``None`` if no file contains rows.
 
-    Files without rows, which ``compact`` and a rollback write, have no footer of a batch.
+    All files with rows have equal batch metadata. The footer of a file without rows contains no batch metadata.
     """
     for key, size in files:
         footer = read_footer(store, key, size)
@@ -94,5 +94,5 @@ def _parts_in(store: ObjectStore, files: Sequence[tuple[str, int]]) -> Sequence[
 
 
 def batch_in(key: str) -> str:
-    """Return the batch in a file's name, as ``<owner>-<number>``."""
+    """Return the batch that a file's name contains, as ``<owner>-<number>``."""
     return key.rpartition("_")[2].removesuffix(".parquet")

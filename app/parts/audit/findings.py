@@ -1,7 +1,7 @@
 """Finds duplicate and missing offsets of a topic-partition.
 
-Ranges of offsets are Arrow record batches with the columns ``first`` and ``last`` (int64, both included). They are
-sorted, with a gap of at least one offset between two ranges.
+Ranges of offsets are Arrow record batches with the int64 columns ``first`` and ``last``, which are part of the range.
+Ranges are sorted, with a gap of at least one offset between two ranges.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ _MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Offsets that two batches contain."""
+    """A range of offsets that two batches contain."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class Doubled:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Offsets that no batch contains, and how many of them are in the dead letter."""
+    """A range of offsets that no batch contains. ``dead_letters`` is the number of these offsets in the dead letter."""
 
     first: int
     last: int
@@ -40,7 +40,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A file with offsets outside its batch: their first range, and the total number of these offsets."""
+    """A file with offsets outside its batch: the first range of these offsets, and the number of these offsets."""
 
     file: str
     first: int
@@ -50,10 +50,10 @@ class Misplaced:
 
 @dataclass(slots=True)
 class Findings:
-    """The findings for a topic-partition. The first of each kind are listed.
+    """The findings for a topic-partition. ``doubled`` and ``missing`` contain only the first findings.
 
-    ``first`` and ``last`` are the lowest and highest offset in the names of batches. For ``unchecked_offsets`` it is
-    unknown whether they are duplicates.
+    ``first`` and ``last`` are the lowest and highest offset in the names of batches. ``unchecked_offsets`` is the
+    number of offsets that may be duplicates.
     """
 
     topic: str
@@ -76,7 +76,7 @@ class Findings:
         return TopicPartition(self.topic, self.partition)
 
 
-CountRejected = Callable[[pa.RecordBatch], pa.Array]  # returns the number of offsets in the dead letter, for each range
+CountRejected = Callable[[pa.RecordBatch], pa.Array]  # returns, for each range, the number of dead letters
 
 
 def find(
@@ -86,11 +86,11 @@ def find(
     count_rejected: CountRejected,
     most: int,
 ) -> Findings:
-    """Compare the ranges of offsets of a topic-partition's parts. Keep at most ``most`` findings of each kind.
+    """Compare the offsets of the parts of one topic-partition. Keep at most ``most`` findings of each kind.
 
-    Parts and ranges are sorted by ``first``. The portions have the columns ``first``, ``last`` and ``part``, the row
-    in ``parts``, or null if the offsets in the part's files are unknown. The ranges of a part do not meet, and lie
-    within the part's offsets. Each portion begins after all offsets of the previous portion.
+    Each portion is a record batch of ranges with the column ``part``, which is the index in ``parts``. ``part`` is null
+    if the offsets in the part's files are unknown. Parts and ranges are sorted by ``first``. The ranges of one part do
+    not touch, and are within the part's offsets. A portion begins after all offsets of the previous portion.
     """
     last = max(part.last for part in parts)
     findings = Findings(*parts[0][:3], last, sum(map(table.files.__getitem__, parts)), len(parts))
@@ -119,7 +119,7 @@ def find(
 
 def _overlaps(ranges: pa.RecordBatch) -> pa.RecordBatch:
     first, last, _ = ranges.columns
-    # The earlier range with the highest end contains all offsets from this range's first to that end.
+    # Among the earlier ranges, the range with the highest end overlaps with all offsets up to that end.
     return joined([ranges_of(first[1:], pc.min_element_wise(last[1:], pc.cumulative_max(last)[:-1]))])
 
 
@@ -128,7 +128,7 @@ def _note_doubled(parts: Sequence[Part], ranges: pa.RecordBatch, findings: Findi
         return
     findings.doubled_offsets += doubled
     first, last, part = ranges.columns
-    # A range overlaps with all later ranges that begin before its end.
+    # A range overlaps with each later range that begins before the end of the earlier range.
     ends = pc.search_sorted(first, last, side="right").cast(pa.int64())
     others = pc.subtract(ends, pa.arange(1, len(ends) + 1))
     findings.doubled_count += pc.sum(others).as_py()
@@ -141,13 +141,13 @@ def _note_doubled(parts: Sequence[Part], ranges: pa.RecordBatch, findings: Findi
 
 
 def ranges_of(first: pa.Array | Sequence[int], last: pa.Array | Sequence[int]) -> pa.RecordBatch:
-    """Return the ranges with these ends, without empty ranges, neither sorted nor joined."""
+    """Return the ranges with these first and last offsets. Omit empty ranges. Do not sort or join the ranges."""
     ranges = pa.record_batch([first, last], schema=RANGES)
     return ranges.filter(pc.less_equal(ranges["first"], ranges["last"]))
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Sort these ranges, and join those that meet or overlap."""
+    """Sort these ranges, and join ranges that touch or overlap."""
     first, last = sort(pa.concat_batches([ranges_of([], []), *batches])).columns
     reached = pc.cumulative_max(last)
     begins = pc.greater(pc.subtract(first[1:], 1), reached[:-1])
@@ -157,19 +157,19 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def sort(ranges: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort by ``first``. Most ranges are sorted already, and this costs neither time nor memory."""
+    """Sort ranges by ``first``. Sorted ranges are returned without a copy."""
     first = ranges["first"]
     is_sorted = pc.all(pc.less_equal(first[:-1], first[1:]), min_count=0).as_py()
     return ranges if is_sorted else ranges.sort_by("first")
 
 
 def clipped(ranges: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
-    """Return the parts of the ranges from ``first`` to ``last``."""
+    """Return the ranges without offsets below ``first`` and above ``last``."""
     return ranges_of(pc.max_element_wise(ranges["first"], first), pc.min_element_wise(ranges["last"], last))
 
 
 def outside(ranges: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
-    """Return the parts of the ranges below ``first`` and above ``last``."""
+    """Return the ranges without the offsets from ``first`` to ``last``."""
     above = [clipped(ranges, last + 1, _MAX)] if last < _MAX else []
     return pa.concat_batches([clipped(ranges, -_MAX, first - 1), *above])
 
@@ -179,7 +179,7 @@ def count(ranges: pa.RecordBatch) -> int:
 
 
 def count_until(ranges: pa.RecordBatch, offsets: pa.Array) -> pa.Array:
-    """For each of these offsets, count the offsets in the ranges that are not above it."""
+    """Return, for each of ``offsets``, the number of offsets in the ranges that are lower or equal."""
     begun = pc.search_sorted(ranges["first"], offsets, side="right")
     in_begun = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_sizes(ranges))]).take(begun)
     last_begun = pa.concat_arrays([pa.array([-1], pa.int64()), ranges["last"]]).take(begun)

@@ -1,4 +1,4 @@
-"""Reads the offsets of the rows of files, without the other columns, and keeps them as ranges."""
+"""Reads the offsets of the rows in files, and stores the offsets as ranges. Reads no columns with data."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ _KINDS: Final = {_TOPIC: pa.string(), _PARTITION: pa.int32()}
 _ROWS_AT_ONCE: Final = 1 << 16
 RANGES_AT_ONCE = 1 << 20
 
-RangesByPartition = dict[tuple[str, int], pa.RecordBatch]  # of a file, by topic (as in file names) and partition
+RangesByPartition = dict[tuple[str, int], pa.RecordBatch]  # key: topic as in file names, and partition
 
 
 class _File(NamedTuple):
-    """A file, and the parts of its batch whose rows it may contain."""
+    """A file, and the parts of a batch that may have rows in the file."""
 
     key: str
     size: int
@@ -37,11 +37,11 @@ class _File(NamedTuple):
 
 
 class HeldOffsets:
-    """The ranges of offsets of each part of a batch, in a temporary file.
+    """Reads the offsets of each part of a batch, and stores the offsets as ranges in a temporary file.
 
-    Memory contains the ranges of one batch, and of the files that are being read. ``misplaced`` are files with offsets
-    outside their batches. ``without_offsets`` is the number of files with unknown offsets; all offsets of their
-    batches count.
+    Memory contains only the ranges of one batch, and of the files that are being read. ``misplaced`` contains the files
+    with offsets outside their batch. ``without_offsets`` is the number of files with unknown offsets. ``portions``
+    assumes that these files contain all offsets of their batches.
     """
 
     def __init__(self, file: IO[bytes], store: ObjectStore, workers: int, table: TableFiles) -> None:
@@ -61,13 +61,13 @@ class HeldOffsets:
         self._reader = pa.ipc.open_file(pa.PythonFile(file, "r"))
 
     def portions(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """Yield the ranges of these parts of a topic-partition in the form that ``find`` needs. Parts are sorted."""
+        """Yield the ranges of the sorted parts of one topic-partition, as portions for ``find``."""
         waiting: list[pa.RecordBatch] = []
         rows, most = 0, RANGES_AT_ONCE
         for row, part in enumerate(parts):
             if rows >= most:
                 pending = sort(pa.concat_batches(waiting))
-                final = pc.search_sorted(pending["first"], part.first).as_py()  # later parts begin here or above
+                final = pc.search_sorted(pending["first"], part.first).as_py()  # no later part begins lower
                 if (pc.max(pending["last"][:final]).as_py() or 0) < part.first:
                     yield pending[:final]
                     pending = pending[final:]
@@ -83,7 +83,7 @@ class HeldOffsets:
     def _keep(
         self, file: _File, ranges_by_partition: RangesByPartition | None, kept: defaultdict[Part, list[pa.RecordBatch]]
     ) -> None:
-        """Keep the file's ranges of each part, also if there are none."""
+        """Add the file's ranges to ``kept``. A part without rows in the file has empty ranges."""
         if ranges_by_partition is None:
             self.without_offsets += 1
             self._table.vague.update(file.parts)
@@ -121,7 +121,7 @@ class DeadLetter:
                 self._files[part.topic, part.partition].append(_File(stored.key, stored.size, [part]))
 
     def count(self, tp: tuple[str, int], gaps: pa.RecordBatch) -> pa.Array:
-        """Count the rejected records in each gap. Only files that may contain some are read."""
+        """Return the number of rejected records in each gap. Read only files that may contain these records."""
 
         def is_near(part: Part) -> bool:
             begun = pc.search_sorted(gaps["first"], part.last, side="right").as_py()
@@ -135,9 +135,9 @@ class DeadLetter:
 
 
 def _read(store: ObjectStore, column: str, file: _File) -> RangesByPartition | None:
-    """Return the ranges of offsets in a file; ``None`` if a column that this needs is missing.
+    """Return the ranges of offsets in a file; ``None`` if a column that is needed is missing.
 
-    A small file costs one request to the store, a large file three or more. A column with one value is not read.
+    A small file costs one request to the store, a large file three or more. A column with only one value is not read.
     """
     first, topics = file.parts[0], {part.topic for part in file.parts}
     unknown = [name for name, count in {_TOPIC: len(topics), _PARTITION: len(file.parts)}.items() if count > 1]
@@ -163,7 +163,7 @@ def _read(store: ObjectStore, column: str, file: _File) -> RangesByPartition | N
 
 
 def _by_values(rows: pa.RecordBatch, column: str, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], pa.Array]]:
-    """Yield the values of these columns, and their offsets."""
+    """Yield each combination of values in the columns ``names``, and the offsets of the rows with these values."""
     if not names:
         yield {}, rows[column]
         return

@@ -1,4 +1,4 @@
-"""The web pages: the status page, the pages of partitions and tables, and the documentation."""
+"""Serves the web pages: the status page, the pages of partitions and tables, and the documentation."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ class Console:
         self._tables = kept(lambda: {table.location.name: table for table in of_tables(self._shown(status()))})
 
     def open(self, pages: Pages) -> Pages:
-        """Add the console's pages to these pages, and collect warnings from now on."""
+        """Return these pages and the console's pages. Begin to collect warnings for the status page."""
         logging.getLogger().addHandler(self._warned)
         several = self._status().settings.has_tables
         return {
@@ -37,7 +37,7 @@ class Console:
             "/partitions": partial(self.page, "render_partitions"),
             **({"/tables": partial(self.page, "render_tables"), "/table-{table}": self._table} if several else {}),
             **pages,
-            "/docs": partial(RedirectResponse, "docs/"),  # relative: a proxy may have put a path before it
+            "/docs": partial(RedirectResponse, "docs/"),  # relative, because a proxy may add a path
             **{path: partial(self._document, path) for path in documents.paths()},
         }
 
@@ -54,7 +54,7 @@ class Console:
 
     def _table(self, table: str) -> Response | None:
         status = self._tables().get(table)
-        return self.page(of_table=status) if status else None  # another replica may have the table now
+        return self.page(of_table=status) if status else None  # another replica may write the table now
 
     def page(self, name: str = "render", of_table: ShownStatus | None = None) -> Response:
         from app.parts.console import status_page  # noqa: PLC0415 - loaded at the first view
@@ -81,14 +81,14 @@ class Console:
 
 
 class _Since:
-    """Knows when the connector's present state began, in monotonic seconds."""
+    """Stores the time when the connector's present state began, in monotonic seconds."""
 
     def __init__(self, now: float) -> None:
         self._begin = self._up_to_date_at = now
         self._state = ""
 
     def note(self, status: ShownStatus) -> float:
-        """Return when this state began. A table is behind since the last time that it was up to date."""
+        """Return the time when this state began. If a table is late, return the time when it was last up to date."""
         state, now = status.live.state, status.monotonic
         is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
         shown_state = "behind" if is_behind else state
@@ -100,7 +100,7 @@ class _Since:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Return the memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
+    """Return the memory of a process in bytes; ``None`` if the process has ended or ``/proc`` is missing."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -1,7 +1,7 @@
-"""The documentation of this version: README.md, CHANGELOG.md, SECURITY.md and ``docs/``.
+"""Converts the documentation of this version to HTML: README.md, CHANGELOG.md, SECURITY.md and ``docs/``.
 
-The HTTP server serves each file at its path in the repository, so links between pages work. A link to a file that is
-not served loses its address. A picture that is not served is replaced by its text.
+The HTTP server serves each file at its path in the repository, so links between pages work. If a link points to a file
+that is not served, the link becomes plain text. If a picture is not served, the page shows the picture's description.
 """
 
 import re
@@ -31,7 +31,7 @@ class Document:
 
 @cache
 def paths(root: Path = ROOT) -> Collection[str]:
-    """Return the served paths, such as ``/docs/settings.md``, without symbolic links; ``/docs/`` is the index."""
+    """Return the served paths, such as ``/docs/settings.md``, without symbolic links. ``/docs/`` is docs/README.md."""
     root = root.resolve()
     files = [*(root / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")), *root.glob("docs/**/*")]
     served = [path for path in files if path.suffix in _KINDS and path.is_file() and path.resolve() == path]
@@ -40,7 +40,7 @@ def paths(root: Path = ROOT) -> Collection[str]:
 
 @cache
 def read(path: str, root: Path = ROOT) -> tuple[bytes | Document, str]:
-    """Return the content and the media type for one of ``paths()``. Markdown becomes a ``Document``."""
+    """Return the content and the media type of a served path. Markdown becomes a ``Document``."""
     file = root / (path.strip("/") if path != "/docs/" else "docs/README.md")
     content, kind = file.read_bytes(), _KINDS[file.suffix]
     return (_to_document(path, content.decode(), paths(root)) if file.suffix == ".md" else content), kind
@@ -56,7 +56,7 @@ def _to_document(path: str, text: str, served: Collection[str]) -> Document:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(_COMMENT.sub("", text))
     titles = [(opening, inline.content) for opening, inline in pairwise(tokens) if opening.type == "heading_open"]
-    for opening, title in titles:  # the same anchors as on GitHub
+    for opening, title in titles:  # anchors as on GitHub
         opening.attrs["id"] = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
     for token in chain.from_iterable(each.children or () for each in tokens):
         if token.type in ("link_open", "image") and not is_served(str(token.attrGet("href") or token.attrGet("src"))):

@@ -1,4 +1,4 @@
-"""Keeps samples of the last half hour, and calculates the charts of the status page."""
+"""Stores samples of the last half hour, and calculates the charts of the status page."""
 
 import math
 from collections import deque
@@ -10,19 +10,20 @@ from typing import ClassVar, Final, Literal
 
 from app import formatting
 
-_SAMPLES = 361  # half an hour with a sample every five seconds: about 30 kB
+_SAMPLES = 361  # half an hour with a sample every five seconds; the samples need about 30 kB
 _SLOPE_SECONDS = 30.0
-# Possible lengths of a chart in seconds, and the minutes ago with a mark. The left end has a longer label.
+# Possible lengths of a chart in seconds, and the labels of the time axis in minutes ago. Longer labels need more room.
 _WINDOWS: Final = {300.0: (1, 2, 3), 600.0: (2, 4, 6), 1_800.0: (10, 20)}
-_INTERVALS = 4  # maximum number of intervals of the grid
+_INTERVALS = 4  # maximum number of intervals between lines of the grid
 _MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample: monotonic seconds, rows and bytes written since the start, and uncommitted messages, if known.
+    """The state at one moment. ``at`` is in monotonic seconds. ``rows`` and ``size`` (bytes) count since the start.
 
-    ``is_outage``: another system is unavailable. ``age``: age of the oldest uncommitted message in seconds, if known.
+    ``lag`` is the number of uncommitted messages. ``age`` is the age of the oldest uncommitted message in seconds. If
+    Kafka's values are unknown, ``lag`` and ``age`` are ``None``. ``is_outage``: another system is unavailable.
     """
 
     at: float
@@ -35,14 +36,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a chart: seconds ago, and the value, or ``None`` if it is unknown."""
+    """A point of a chart: the time in seconds ago, and the value (``None`` if unknown)."""
 
     ago: float
     value: float | None
 
 
 class History:
-    """Keeps the samples of the last half hour. One thread adds samples, and any thread may read."""
+    """The samples of the last half hour. Only one thread may add samples. Any thread may read samples."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
@@ -51,20 +52,20 @@ class History:
         self._samples.append(sample)
 
     def span(self, now: float) -> float:
-        """Return the seconds since the first sample."""
+        """Return the number of seconds since the first sample."""
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
     def rate(self, now: float, seconds: float) -> tuple[float, float]:
-        """Return rows and bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
+        """Return the written rows per second and bytes per second, averaged over at most the last ``seconds``."""
         recent = self._recent(now, seconds)
         return _rate(recent[0], recent[-1]) if recent else (0.0, 0.0)
 
     def lag_change(self, now: float, seconds: float) -> float | None:
-        """Return the lag's growth over the last ``seconds``, in messages a second; negative if it shrinks.
+        """Return the growth of the lag over the last ``seconds``, in messages per second; negative if the lag shrinks.
 
-        The result is a least-squares slope, because each commit lowers the lag in one step. It is ``None`` with less
-        than ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
+        The result is a least-squares slope, because each commit lowers the lag in one step. The result is ``None`` if
+        fewer than ``_SLOPE_SECONDS`` have been sampled since an outage began or ended.
         """
         recent = self._recent(now, seconds)
         alike = takewhile(lambda sample: sample.is_outage == recent[-1].is_outage, reversed(recent))
@@ -74,25 +75,25 @@ class History:
         return linear_regression([sample.at for sample in samples], [sample.lag or 0 for sample in samples]).slope
 
     def rates(self, now: float, width: float) -> list[Point]:
-        """Return rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
+        """Return the written rows per second. Each value is an average over at least ``width`` seconds."""
         return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(self._steps(width))]
 
     def series(self, now: float, width: float, field: Literal["lag", "age"]) -> list[Point]:
-        """Return the uncommitted messages or the age of the oldest one, at least ``width`` seconds apart."""
+        """Return the values of a field, for samples that are at least ``width`` seconds apart."""
         return [Point(now - sample.at, getattr(sample, field)) for sample in self._steps(width)]
 
     def outages(self, now: float) -> list[tuple[float, float]]:
-        """Return begin and end of each outage of another system, as seconds ago."""
+        """Return the begin and end of each outage of another system, in seconds ago."""
         groups = groupby(self._samples.copy(), key=lambda sample: sample.is_outage)
         parts = [[*part] for is_outage, part in groups if is_outage]
         return [(now - part[0].at, now - part[-1].at) for part in parts]
 
     def commits(self, now: float) -> list[float]:
-        """Return the times of commits with rows, as seconds ago."""
+        """Return the times of commits with rows, in seconds ago."""
         return [now - end.at for begin, end in pairwise(self._samples.copy()) if end.rows > begin.rows]
 
     def _steps(self, width: float) -> list[Sample]:
-        """Return samples at least ``width`` seconds apart, the newest included, in the order of time."""
+        """Return samples that are at least ``width`` seconds apart, from the oldest to the newest sample."""
         taken: list[Sample] = []
         for sample in reversed(self._samples.copy()):
             if not taken or taken[-1].at - sample.at >= width * 0.99:
@@ -110,19 +111,19 @@ def _rate(begin: Sample, end: Sample) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Coordinates in a box of ``WIDTH`` and ``HEIGHT``, whose upper left corner is (0, 0).
+    """The coordinates of a chart in a box of ``WIDTH`` and ``HEIGHT``. The upper left corner is (0, 0).
 
     Attributes:
-        values: Lines of the grid, each as y and label.
-        moments: Marks of the time axis, each as x, label and SVG's ``text-anchor``.
-        lines: Parts of the curve as (x, y). Unknown values break the curve.
-        outages: Outages of other systems, each as x and width.
-        commits: Commits with rows, as x.
+        values: The horizontal lines of the grid. Each has the coordinate y and a label.
+        moments: The labels of the time axis. Each has the coordinate x, the label, and SVG's ``text-anchor``.
+        lines: The parts of the curve, as points (x, y). An unknown value begins another part.
+        outages: The outages of other systems. Each has the coordinate x and the width.
+        commits: The coordinate x of each commit with rows.
     """
 
     WIDTH: ClassVar = 400
     HEIGHT: ClassVar = 170
-    LEFT: ClassVar = 40  # edges of the part within the axes
+    LEFT: ClassVar = 40  # edges of the area for the curve
     RIGHT: ClassVar = 392
     TOP: ClassVar = 12
     BASE: ClassVar = 146
@@ -135,12 +136,12 @@ class Chart:
 
 
 def window(span: float) -> float:
-    """Return the shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
+    """Return the shortest of ``_WINDOWS`` that can show ``span`` seconds. If ``span`` is longer, return the longest."""
     return next((each for each in _WINDOWS if each >= span), max(_WINDOWS))
 
 
 def ticks(highest: float) -> list[float]:
-    """Return round values at equal distances, from 0 to the first that is not below ``highest``."""
+    """Return round values at equal distances. The first value is 0. Only the last value reaches ``highest``."""
     if highest <= 0:
         return [0.0, 1.0]
     raw = highest / _INTERVALS
@@ -155,10 +156,7 @@ def lay_out(
     outages: Sequence[tuple[float, float]] = (),
     commits: Sequence[float] = (),
 ) -> Chart:
-    """Lay out the chart of the last ``seconds``, one of ``_WINDOWS``. Its right edge is now.
-
-    The points are in the order of time. A point without a value breaks the curve.
-    """
+    """Return the chart of the last ``seconds``, one of ``_WINDOWS``. ``points`` must be in the order of time."""
     shown = [point for point in points if point.ago <= seconds]
     marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))
 

@@ -1,6 +1,6 @@
-"""All sentences of the status page: the headline, and the remarks below it.
+"""Writes the sentences of the status page: the headline, and the remarks below the headline.
 
-Each function yields the sentences that apply now, the gravest first. The page shows the first headline and all remarks.
+Each function yields the sentences that apply now, the most serious first. The page shows one headline and all remarks.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from app.table.layout import dead_letter_root
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
 
-TOO_LONG_SECONDS: Final = 600.0  # a longer wait needs an operator; the alerts have the same limit
-_TRY_AGAIN: Final = 75  # the exit code
+TOO_LONG_SECONDS: Final = 600.0  # after this time, an operator must act; the alerts have the same limit
+_TRY_AGAIN: Final = 75  # the exit code of a temporary failure
 _MB = 2**20
-_ENOUGH_FILES: Final = 20  # of the last batches; the average of fewer files is not reliable
+_ENOUGH_FILES: Final = 20  # minimum number of files in the last batches for a reliable average size
 _SMALL_SHARE: Final = 16  # a file is small below TARGET_FILE_MB divided by this number
 _DEFAULT_TARGET_MB: Final = 16
-_MISSED: Final = 2.1  # intervals; the alert has the same limit
-_NAMED: Final = 3  # names of tables and topics
+_MISSED: Final = 2.1  # number of maintenance periods; the alert has the same limit
+_NAMED: Final = 3  # maximum number of names of tables or topics in a sentence
 _DELETED = "It does not exist in Kafka. If it is created again, the connector reads it from its first record"
-_OFTEN: Final = 5  # takeovers since the start
+_OFTEN: Final = 5  # number of takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
     "Kafka": "Kafka",
@@ -50,7 +50,7 @@ _RETRY: Final[dict[System | None, str]] = {
     "topic": "The process ends within two minutes. Each restart ends too, until the topic exists",
 }
 _SMALL_WRITES: Final = "Check the store: small writes are slow, and each batch needs one"
-# The names of a batch's steps for operators, and a hint for a slow step. Metrics and the log use the keys.
+# For each step of a batch: the name that the page shows, and a hint for a slow step. Metrics and logs use the keys.
 STEPS: Final = {
     "convert": (
         "convert",
@@ -73,14 +73,14 @@ class Sentence:
     """A headline or a remark. The page does not show empty texts.
 
     Attributes:
-        page: Page of the documentation, without ``.md``, and a heading on it.
-        title: Problem, or the state if there is no problem.
-        reason: Error message of the other system, or details.
-        next: Next step of the connector.
-        to_do: Advice for the operator.
-        records: Consequence for the records.
-        seconds: Duration of the problem; ``None`` if it is as old as the connector's state.
-        commands: Shell commands.
+        page: The page of the documentation and a heading, for example ``operations#memory``.
+        title: The problem, or the state if there is no problem.
+        reason: The error message of the other system, or details.
+        next: The next action of the connector.
+        to_do: The advice for the operator.
+        records: The consequence for the records.
+        seconds: The duration of the problem; ``None`` if the problem began with the connector's present state.
+        commands: Shell commands that the operator can run.
     """
 
     tone: Tone
@@ -274,7 +274,7 @@ def _consuming(s: ShownStatus) -> Iterator[Sentence]:
 
 
 def remarks(s: ShownStatus) -> Iterator[Sentence]:
-    """Yield the remarks for an operator, the gravest first."""
+    """Yield the remarks for an operator. The most serious remark is first."""
     totals = s.counts.totals
     if totals.dead_letters:
         dead_letter = f"{s.location.store_uri}/{dead_letter_root(s.location.root)}"
@@ -400,7 +400,7 @@ def _next_try(s: ShownStatus, wait: Trouble) -> str:
 
 
 def _slowest(s: ShownStatus) -> tuple[str, str]:
-    """Return which step takes most of the time of the last batches, and a hint."""
+    """Return a text about the slowest step of the last batches, and a hint for this step."""
     seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEPS}
     total = sum(seconds.values())
     if not total:

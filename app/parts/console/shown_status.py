@@ -12,23 +12,23 @@ from app.monitoring.status import Status
 from app.parts.console.history import History
 
 _SLOPE_SECONDS = 300.0
-_FEW = 0.1  # share of all partitions
+_FEW = 0.1  # maximum part of all partitions that counts as few
 _LISTED = 10  # maximum number of topics in a sentence
 _LATE_INTERVALS = 5
 _LATE_AT_LEAST_SECONDS = 30.0
-_HARDLY = 0.05  # messages a second; a smaller change of the lag counts as none
-_LONGEST = 7 * 86_400.0  # seconds of a forecast
+_HARDLY = 0.05  # messages per second; a smaller change of the lag is shown as no change
+_LONGEST = 7 * 86_400.0  # the longest forecast in seconds
 
-# Why a partition is not read, the worst first; empty if it is read.
+# Reasons why a partition is not read. The most serious reason is first. Empty: the partition is read.
 Hindrance = Literal["suspended", "taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition on the page. ``position`` and ``age`` are ``None`` if unknown.
+    """A partition on the status page. ``position`` and ``age`` are ``None`` if unknown.
 
-    ``age`` is the age of the oldest uncommitted record in seconds, or 0 without uncommitted records.
+    ``age`` is the age of the oldest uncommitted record in seconds; 0 if all records are committed.
     """
 
     tp: TopicPartition
@@ -38,7 +38,7 @@ class PartitionRow:
 
     @property
     def rank(self) -> tuple[int, float, int, TopicPartition]:
-        """Sorts the worst first: partitions that are not read, then by age, then by lag."""
+        """The sort key. Partitions that are not read are first, then partitions with a high age, then a high lag."""
         lag = self.position.lag if self.position else None
         return HINDRANCES.index(self.hindrance), -(self.age or 0.0), -(lag or 0), self.tp
 
@@ -48,8 +48,8 @@ class ShownStatus(Status):
     """The state of the connector at one moment, with its history.
 
     Attributes:
-        history: Samples of the last half hour.
-        monotonic: The moment in monotonic seconds. ``counts.at`` is the moment in seconds since the epoch.
+        history: The samples of the last half hour.
+        monotonic: The present time in monotonic seconds. ``counts.at`` is the present time in Unix seconds.
     """
 
     history: History
@@ -57,7 +57,7 @@ class ShownStatus(Status):
 
     @cached_property
     def rows(self) -> list[PartitionRow]:
-        """All assigned partitions, the worst first."""
+        """All assigned partitions, sorted by ``rank``."""
         positions, lane = self.counts.positions, self.live.consumption
         rows = []
         suspended = {tp for tp in lane.tps if tp.topic in lane.suspended}
@@ -78,23 +78,23 @@ class ShownStatus(Status):
 
     @cached_property
     def age(self) -> float | None:
-        """Age of the oldest uncommitted record in seconds: 0 if all are committed, ``None`` if it is unknown."""
+        """The age of the oldest uncommitted record in seconds: 0 if all records are committed, ``None`` if unknown."""
         ages = [row.age for row in self.rows if row.hindrance != "suspended"]
         return max(age or 0.0 for age in ages) if ages and None not in ages else None
 
     @property
     def oldest(self) -> TopicPartition | None:
-        """The partition of the oldest uncommitted record, if there is one."""
+        """The partition of the oldest uncommitted record; ``None`` if all records are committed."""
         return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
 
     @property
     def _fresh_seconds(self) -> float:
-        """Records since the last commits are no backlog."""
+        """The age in seconds up to which an uncommitted record is normal, because the next commit is not due yet."""
         return 2 * self.settings.commit_interval + _LATE_AT_LEAST_SECONDS
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether no record waits longer than about a commit."""
+        """Whether all uncommitted records are younger than about two commit intervals."""
         return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
 
     def _is_behind(self, row: PartitionRow) -> bool:
@@ -102,30 +102,30 @@ class ShownStatus(Status):
 
     @property
     def is_late(self) -> bool:
-        """Whether a record waits for more than a few commits."""
+        """Whether an uncommitted record is older than a few commit intervals."""
         return (self.age or 0.0) > _LATE_INTERVALS * self.settings.commit_interval + _LATE_AT_LEAST_SECONDS
 
     @property
     def outstanding(self) -> list[PartitionRow]:
-        """The partitions that are not read or are behind, unless all are."""
+        """The partitions that are not read or are late; empty if this is true of all partitions."""
         rows = [row for row in self.rows if row.hindrance or self._is_behind(row)]
         return rows if len(rows) < len(self.rows) else []
 
     @property
     def stragglers(self) -> list[TopicPartition]:
-        """The partitions that are behind, if they are at most a tenth of all."""
+        """The late partitions; empty if more than a tenth of all partitions are late."""
         behind = [row.tp for row in self.rows if self._is_behind(row)]
         return behind if len(behind) <= len(self.rows) * _FEW else []
 
     @cached_property
     def shrinks_by(self) -> float | None:
-        """Messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown."""
+        """The rate at which the lag shrinks, in messages per second; negative if the lag grows, ``None`` if unknown."""
         change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.settings.commit_interval))
         return change if change is None else -change if abs(change) >= _HARDLY else 0.0
 
     @property
     def catch_up_seconds(self) -> float | None:
-        """Seconds until the table is up to date at the present rate; ``None`` if unknown or never."""
+        """The seconds until the table is up to date at the present rate; ``None`` if unknown or longer than a week."""
         if self.is_up_to_date:
             return 0.0
         if self.counts.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
@@ -135,9 +135,9 @@ class ShownStatus(Status):
 
 
 def of_tables(whole: ShownStatus) -> list[ShownStatus]:
-    """Return the state of each of several tables, as a process with only this table shows it, without a history.
+    """Return a status for each table if the process has several tables. These statuses have no history.
 
-    Suspended tables come first, then tables that wait, then those with the oldest records.
+    Suspended tables are first, then tables that wait for another system, then tables with the oldest records.
     """
     of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.suspended}
     for row in whole.rows if whole.settings.has_tables else ():
@@ -165,14 +165,14 @@ def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> S
     live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
     positions = {row.tp: row.position for row in rows if row.position}
     counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)
-    # The results of COMPACT and KEEP are those of all tables.
+    # The results of COMPACT and KEEP describe all tables, so the status of one table omits these results.
     settings = whole.settings.model_copy(update={"input_topic": topic, "compact": None, "keep": None})
     location = replace(whole.location, root=f"{whole.location.root.rpartition('/')[0]}/{name}")
     return ShownStatus(settings, location, live, counts, History(), whole.monotonic)
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:
-    """Format partitions as ranges by topic: ``sensors 0-23, 30``. Only the first topics are listed."""
+    """Return the partitions of each topic as ranges, for example ``sensors 0-23, 30``. Only the first topics appear."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(tps):
         by_topic.setdefault(tp.topic, []).append(tp.partition)

@@ -1,8 +1,8 @@
-"""The values of the status page: the headline, figures, partitions, and the last batches and warnings.
+"""Renders the status page: the headline, figures, partitions, the last batches, and warnings.
 
-``status_page.html`` is the page of the process or of a table. ``partitions.html`` lists all partitions or tables, and
-``document.html`` is the frame of a document. Jinja2 escapes all inserted values. ``escape_control`` escapes characters
-that a browser would not show, or would show in another order.
+``status_page.html`` is the template for the process or a table, ``partitions.html`` for the lists of partitions and
+tables, and ``document.html`` for the documentation. Jinja2 escapes HTML in all values. ``escape_control`` escapes
+characters that a browser would not show, or would show in another order.
 """
 
 import base64
@@ -31,9 +31,9 @@ from app.parts.console.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline,
 from app.parts.console.shown_status import HINDRANCES, ShownStatus, listed, of_tables
 
 _REFRESH_SECONDS = 5
-_REFRESH_LIST_SECONDS = 30  # for the list of all partitions, which takes longer to read
-_POINTS = 120  # of a chart, three pixels apart
-_WORST = 10  # partitions or tables on the status page
+_REFRESH_LIST_SECONDS = 30  # for the list of all partitions, because reading it needs longer
+_POINTS = 120  # number of points in a chart, three pixels apart
+_WORST = 10  # maximum number of partitions or tables on the status page
 _RATE_SECONDS = 60.0
 _BAR = 300
 _UNKNOWN = "\N{EN DASH}"
@@ -41,19 +41,19 @@ _COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d6
 
 _STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-# Only this style sheet, and pictures of the connector. No script, and nothing from other servers.
+# Allows only this style sheet and the connector's pictures, no scripts, and no content of other servers.
 _POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src 'self' data:; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The values that the page shows.
+    """The values that the status page shows.
 
     Attributes:
-        uptime: Seconds since the start.
-        seconds: Seconds since the connector's present state began.
-        python_bytes, java_bytes: Memory of the two processes; ``None`` if unknown.
-        is_of_table: Whether ``status`` is the status of one of several tables. The other values are of the process.
+        uptime: The number of seconds since the start.
+        seconds: The number of seconds since the connector's present state began.
+        python_bytes, java_bytes: The memory of the Python process and the Java process; ``None`` if unknown.
+        is_of_table: Whether ``status`` describes one of several tables. The other values describe the process.
     """
 
     status: ShownStatus
@@ -66,7 +66,7 @@ class View:
 
 
 def policy(settings: Settings) -> dict[str, str]:
-    """Return the headers that limit the page's contents, and the pages that may show it in a frame."""
+    """Return the HTTP headers that limit the page's content, and the sites that may show the page in a frame."""
     if origins := settings.http_frame_ancestors:
         return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors {' '.join(origins)}"}
     return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
@@ -114,12 +114,12 @@ def render_tables(view: View) -> str:
 
 
 def render_document(path: str, document: Document) -> str:
-    """Render a page of the documentation, which is served at ``path``."""
+    """Return the HTML of a page of the documentation. ``path`` is the served path."""
     return _DOCUMENT.render(root="./" + "../" * (path.count("/") - 1), document=document, version=__version__)
 
 
 def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
-    """Return the values that both pages show."""
+    """Return the values that the status page and the lists show."""
     status, top = view.status, headline(view.status)
     names = (status.settings.deployment_name, status.settings.replica_name)
     groups = {"Assigned": [row.tp for row in status.rows]}
@@ -145,7 +145,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
-    """Returns name, colour and state of each system that the connector works with."""
+    """Return the name, tone and state of each system that the connector uses."""
     live, is_found = status.live, status.located is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
@@ -166,7 +166,7 @@ def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
 
 
 def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, float]]]:
-    """Return a bar for each batch: its steps with x and width. The longest batch has the width ``_BAR``."""
+    """Return a bar for each batch. A bar contains each step with the coordinate x and the width, at most ``_BAR``."""
     longest = max((sum(batch.seconds.values()) for batch in batches), default=0.0) or 1.0
     bars = []
     for batch in batches:
@@ -179,7 +179,7 @@ def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, floa
 
 
 def _query(status: ShownStatus) -> str:
-    """Return a DuckDB statement that shows rows of the newest file; empty without a file."""
+    """Return a DuckDB statement that shows rows of the newest file; empty if no file was written."""
     files = status.counts.last_files
     if not files:
         return ""
@@ -188,7 +188,7 @@ def _query(status: ShownStatus) -> str:
 
 
 def _compaction(status: ShownStatus) -> tuple[str, str] | None:
-    """Return the result of the last compaction, and details; ``None`` without COMPACT."""
+    """Return the result of the last compaction, and details; ``None`` if COMPACT is not set."""
     if status.compaction_seconds is None:
         return None
     last = status.counts.maintenance
@@ -204,7 +204,7 @@ def _compaction(status: ShownStatus) -> tuple[str, str] | None:
 
 
 def _catching_up(status: ShownStatus) -> tuple[str, str]:
-    """Return the time until the table is up to date, and the change of the lag."""
+    """Return texts about the time until the table is up to date, and about the change of the lag."""
     seconds, change, is_consuming = status.catch_up_seconds, status.shrinks_by, status.live.state == "consuming"
     if status.is_up_to_date and (is_consuming or not status.counts.lag):
         caught_up, changes = "up to date", "no record waits longer than a commit"
@@ -218,7 +218,7 @@ def _catching_up(status: ShownStatus) -> tuple[str, str]:
 
 
 def _if_known(shown: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a filter that shows a value, or a dash for ``None``."""
+    """Return a template filter that formats a value with ``shown``. ``None`` becomes a dash."""
     return lambda value: _UNKNOWN if value is None else shown(value)
 
 
@@ -231,13 +231,13 @@ def _ago(now: float, at: float) -> str:
 
 
 def _page(name: str) -> str:
-    """Return the address of a page of the documentation from its name and heading, such as ``operations#memory``."""
+    """Return the address of a page of the documentation. ``name`` is for example ``operations#memory``."""
     page, mark, heading = name.partition("#")
     return f"{DOCUMENTS}/{page}.md{mark}{heading}"
 
 
 def _visible(value: object) -> object:
-    """Escape characters that a browser would not show, except in the templates' own text."""
+    """Escape characters that a browser would not show. The templates' HTML is not changed."""
     return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

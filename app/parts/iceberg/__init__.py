@@ -1,11 +1,11 @@
-"""An Iceberg table instead of the catalog of Quix: pyiceberg commits the files that Spark has written.
+"""Writes an Iceberg table instead of a table in the catalog of Quix: pyiceberg commits the files written by Spark.
 
-table           creates the table in its catalog, adds columns, and appends once for each batch
-table_metadata  calculates how far topic-partitions are, and which snapshots expire
+table           creates the table in the Iceberg catalog, adds columns, and commits the files of each batch
+table_metadata  reads from the table up to which offsets it contains records, and selects snapshots to expire
 store_io        reads and writes pyiceberg's metadata files through the connector's store
 
-This module loads before ``pyiceberg.catalog``. It stops pyiceberg from reading a configuration file in the home or the
-working directory, because that file could name code to load.
+This package loads before ``pyiceberg.catalog``. pyiceberg would read a configuration file in the home directory or the
+working directory. That file could name code to load, so this module prevents the reading.
 """
 
 import os

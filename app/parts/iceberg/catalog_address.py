@@ -1,4 +1,4 @@
-"""Reads address and login of an Iceberg catalog, and its table, from the settings, and refuses wrong settings."""
+"""Reads an Iceberg catalog's address, login and table from the settings, and refuses settings that don't fit."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from app.http_headers import fits_header
 from app.storage.targets import AzureTarget
 
-_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables that the library reads
+_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # the prefix of pyiceberg's environment variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class IcebergTarget:
     """A table in an Iceberg catalog.
 
     Args:
-        url: Address for messages.
-        properties: pyiceberg's properties of the catalog. Variables ``PYICEBERG_CATALOG__DEFAULT__…`` override them.
-        address: The store's address in Iceberg's metadata, e.g. ``s3://bucket``.
-        namespace: The table's namespace, with dots between levels.
-        group: The consumer group whose marks say how far the table is.
-        keep_days: Age in days at which snapshots expire.
-        transforms: Partitions of a new table that are not columns: Iceberg's transform, the column, and its type if the
-            settings contain it.
+        url: The catalog's address, for messages.
+        properties: pyiceberg's settings for the catalog. Variables ``PYICEBERG_CATALOG__DEFAULT__…`` override them.
+        address: The store's address in Iceberg's metadata, for example ``s3://bucket``.
+        namespace: The table's namespace, with dots between the levels.
+        group: The consumer group whose offsets the table stores.
+        keep_days: The age in days at which snapshots expire.
+        transforms: The computed partitions of a new table. Each has Iceberg's transform, the column's name, and the
+            column's type (``None`` if no setting contains the type).
     """
 
     url: str

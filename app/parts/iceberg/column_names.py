@@ -1,4 +1,4 @@
-"""Refuses names that a column cannot have, and maps columns of files to their names in the table."""
+"""Refuses names that Iceberg doesn't allow for a column, and maps the columns of files to the columns of the table."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -30,14 +30,14 @@ def refusal_of_name(name: str) -> str | None:
 
 
 class KnownColumns:
-    """``fields`` maps each present and former name in the table to a column of files, or to ``None`` if dropped."""
+    """The columns of the table. ``fields`` maps each present or former name to a column, ``None`` if dropped."""
 
     def __init__(self) -> None:
         self.fields: Mapping[str, pa.Field | None] = {}
         self._reported: set[str] = set()
 
     def as_known(self, rows: pa.Table, partitions: Collection[str]) -> pa.Table:
-        """Return the rows with one column for all names of a column, without columns dropped in the table."""
+        """Return the rows without dropped columns. Columns that are names of one table column become one column."""
         fields = self.fields
         kept: dict[str, pa.ChunkedArray] = {}
         for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():

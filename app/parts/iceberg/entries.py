@@ -1,7 +1,7 @@
 """Creates the manifest entries of data files for a commit to an Iceberg table.
 
-Files have no field ids, so the table's name mapping assigns names to columns. If an engine renames a column, the
-mapping contains the old and the new name. If an engine drops a column, its names stay. New files use the first name.
+The connector's files have no field ids, so the table's name mapping assigns names to columns. If an engine renames a
+column, the mapping contains the old and the new name. New files use the first name. Names of dropped columns remain.
 """
 
 import logging
@@ -35,7 +35,7 @@ _Plan = tuple[dict[int, iceberg_arrow.StatisticsCollector], dict[str, int]]
 
 
 def mapping_of(metadata: TableMetadata) -> NameMapping:
-    """Return the table's name mapping with all columns, because some engines do not add new columns to it."""
+    """Return the table's name mapping, and add the columns that an engine has created without a mapping."""
     mapping = metadata.name_mapping() or NameMapping([])
     names = {name for each in mapping for name in each.names}
     new = {field.field_id: field for field in metadata.schema().fields if field.name not in names}
@@ -44,7 +44,7 @@ def mapping_of(metadata: TableMetadata) -> NameMapping:
 
 
 def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
-    """Return the column of files for each name; ``None`` for a dropped column, and for the name of only a partition."""
+    """Return the column of files for each name; ``None`` for a dropped column, or if only a partition has the name."""
     schema, mapping = metadata.schema(), mapping_of(metadata)
     columns = iceberg_arrow.schema_to_pyarrow(schema, include_field_ids=False)
     kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns
@@ -55,16 +55,16 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
 
 
 def type_of(kind: pa.DataType) -> IcebergType:
-    """Return Iceberg's type for a primitive Arrow type."""
+    """Return the Iceberg type that is equal to a primitive Arrow type."""
     mapping = NameMapping.model_validate([{"field-id": 1, "names": ["x"]}])
     return iceberg_arrow.pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:
-    """Return a file's columns under their names in the table, without dropped columns. New columns keep their names.
+    """Rename a file's columns to their names in the table, and omit dropped columns. New columns keep their names.
 
     Raises:
-        ValueError: two names belong to the same column.
+        ValueError: The file has two names of one column.
     """
     names: dict[int | None, str] = {key: field.name for key, field in index_by_id(metadata.schema()).items()}
     return pa.schema(_renamed(columns, mapping_of(metadata), names))
@@ -99,10 +99,10 @@ def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None
 
 
 def prepare(table: Table, spec_id: int) -> None:
-    """Change the table's metadata in memory, for a single attempt to commit files of this partition spec.
+    """Change the table's metadata in memory, so that pyiceberg tries one commit with files of this partition spec.
 
-    pyiceberg would repeat a commit without reading the table again. It also copies all snapshots twenty times in each
-    commit. Therefore snapshots without a branch or tag are removed from the copy.
+    Without this change, pyiceberg would repeat a commit without reading the table again. pyiceberg also copies the list
+    of snapshots twenty times in a commit, so the list in memory keeps only snapshots with a branch or tag.
     """
     metadata = table.metadata
     metadata.properties[_RETRIES] = "0"
@@ -119,7 +119,7 @@ def map_names(transaction: Transaction) -> None:
 
 
 def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, Record]]) -> Iterator[IcebergFile]:
-    """Yield the manifest entry of each file, from its ``schema_of`` and its values in the default spec."""
+    """Yield a manifest entry for each file, given with its ``schema_of`` and its values in the default spec."""
     plans: dict[pa.Schema, _Plan] = {}
     for file, arrow, partition in files:
         if arrow not in plans:
@@ -128,7 +128,7 @@ def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, 
 
 
 def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
-    """Return the statistics to collect for a file's columns, which may be narrower or dropped, and the columns' ids."""
+    """Return the statistics to collect for a file's columns, and the id of each column. Omit dropped columns."""
     schema = iceberg_arrow.pyarrow_to_schema(arrow, mapping_of(metadata))
     plan = iceberg_arrow.compute_statistics_plan(schema, metadata.properties)
     for field_id in plan.keys() - metadata.schema().field_ids:
@@ -139,14 +139,14 @@ def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
 
 @cache  # one warning for each name
 def _warn_of_dropped(name: str) -> None:
-    if "." in name:  # ``KnownColumns`` drops complete columns from later files, with a warning
+    if "." in name:  # a field in a structure; ``KnownColumns`` logs a warning for dropped columns
         logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
 
 
 def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Record) -> IcebergFile:
     statistics = iceberg_arrow.data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, bounds in list(statistics.column_aggregates.items()):
-        # In Spark's files, NaN may be the largest value of a column. Iceberg's readers would then skip the file.
+        # Spark may write NaN as the largest value of a column. Readers of Iceberg would then skip the file.
         if any(isinstance(value, float) and math.isnan(value) for value in (bounds.current_min, bounds.current_max)):
             del statistics.column_aggregates[field_id]
     for name in _without_bounds(file.footer):
@@ -166,9 +166,9 @@ def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Reco
 
 
 def _without_bounds(footer: pq.FileMetaData) -> Iterator[str]:
-    """Yield the paths of columns with a row group that has values but no bounds, because a value exceeds 4 KB.
+    """Yield the paths of columns without bounds in a row group. Bounds are missing if a value exceeds 4 KB.
 
-    pyiceberg would use the bounds of the other row groups as those of the file.
+    pyiceberg would use the bounds of the other row groups as the bounds of the file.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)] if footer.num_row_groups > 1 else []
     for index in range(footer.num_columns if groups else 0):

@@ -1,7 +1,7 @@
-"""Partitions of an Iceberg table: the folders of files, and the values in its metadata.
+"""Calculates the partitions of an Iceberg table: the folders of files, and the partition values in the metadata.
 
-The values of partitions by text columns come from the records, as in plain folders. The connector calculates all other
-values from the columns of the file, so that no row can be in the file of another partition.
+If a table is partitioned by a text column, the partition value is the text in the record, as in Hive folders. The
+connector calculates all other values from the columns of the file, so that each row is in a file of its partition.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ from app.parts.iceberg.entries import fields_of_files
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, escape
 
 _EXACT: Final = (t.IntegerType, t.LongType, t.DecimalType, t.StringType, t.DateType, t.TimestampType, t.TimestamptzType)
-_HASH: Final = 40  # digits of a hash in a folder's name; values in names are shorter, so none looks like a hash
-_LONGEST_NAME: Final = 200  # of at most 255 bytes
+_HASH: Final = 40  # digits of a hash in a folder's name; a value in a name is shorter, so it cannot equal a hash
+_LONGEST_NAME: Final = 200  # bytes of a partition's name; file systems limit a folder's name to 255 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class PartitionField:
     """A partition of a table.
 
     Attributes:
-        name: Name of the folders. It does not depend on the name in the catalog, which an engine may reuse.
-        column: Column of the files.
+        name: The name in folders. The partition's name in the catalog is not used, because an engine may reuse it.
+        column: The column of the files that contains the values.
     """
 
     transform: transforms.Transform[Any, Any]
@@ -51,7 +51,7 @@ class PartitionField:
 
     @property
     def words(self) -> str:
-        """The partition as in ``HIVE_COLUMNS``."""
+        """The partition in the notation of ``HIVE_COLUMNS``, for example ``day(at)``."""
         function, _, number = str(self.transform).rstrip("]").partition("[")
         if function == transforms.IDENTITY:
             return self.name
@@ -62,10 +62,10 @@ class PartitionField:
         return isinstance(self.transform, transforms.IdentityTransform) and isinstance(self.kind, t.StringType)
 
     def texts(self, rows: pa.Table) -> pa.Array:
-        """Return the value of each row as text.
+        """Return the partition value of each row as text.
 
         Raises:
-            FatalError: the column has another type in the table.
+            FatalError: The column's type in the rows differs from the type in the table.
         """
         if self.column.name not in rows.column_names:
             return pa.repeat(HIVE_NULL, len(rows))
@@ -83,7 +83,7 @@ class PartitionField:
         return pc.fill_null(pa.array(texts, pa.string()).take(encoded.indices), HIVE_NULL)
 
     def value(self, text: str) -> Any:
-        """Return the value in the metadata for this text."""
+        """Convert a text of ``texts`` to the value in the metadata."""
         kind = self.transform.result_type(self.kind)
         if self.is_text_column or text == HIVE_NULL or not isinstance(kind, t.StringType):
             assert isinstance(kind, t.PrimitiveType)  # noqa: S101 - results have no parts
@@ -91,7 +91,7 @@ class PartitionField:
         return text[1:]
 
     def folder(self, text: str) -> str:
-        """Return the text in the name of a folder: Iceberg's text, or its hash if the text cannot be in a name."""
+        """Return the value in a folder's name: Iceberg's text, or a hash if the text is too long for a name."""
         if text == HIVE_NULL:
             return text
         try:
@@ -104,12 +104,12 @@ class PartitionField:
 
 
 def folder_name(transform: str, column: str) -> str:
-    """Return the name of the folders, such as ``at_day`` or ``id_bucket_16``, for a transform in Iceberg's notation."""
+    """Return the partition's name in folders, for example ``id_bucket_16`` for ``bucket[16]`` of ``id``."""
     return column if transform == transforms.IDENTITY else f"{column}_{transform.replace('[', '_').rstrip(']')}"
 
 
 def is_written(transform: transforms.Transform[Any, Any], kind: t.IcebergType) -> bool:
-    """Whether the connector can write files of a partition by this transform of a column of this type."""
+    """Return whether the connector supports partitions by this transform of a column of this type."""
     match transform:
         case transforms.IdentityTransform():
             return isinstance(kind, (*_EXACT, t.BooleanType))
@@ -126,7 +126,7 @@ def partitions(metadata: TableMetadata) -> list[PartitionField]:
     """Return the table's partitions.
 
     Raises:
-        ValueError: two have the same folders, a folder's name is too long, or files have no column of a partition.
+        ValueError: Two partitions have the same name, a name is too long, or a partition's column is not in the files.
     """
     fields = list(_partitions(metadata, metadata.spec()))
     names = [field.name for field in fields]
@@ -139,9 +139,9 @@ def partitions(metadata: TableMetadata) -> list[PartitionField]:
 
 
 def spec_of(metadata: TableMetadata, folders: Collection[str]) -> PartitionSpec | None:
-    """Return the newest spec whose partitions all have a folder column here.
+    """Return the newest partition spec whose partitions are all in ``folders``; ``None`` if there is none.
 
-    This is an older spec if an engine has changed the table's partitions while the file was written.
+    If an engine has changed the table's partitions while the file was written, an older spec is returned.
     """
     for spec in (metadata.spec(), *reversed(metadata.partition_specs)):
         try:
@@ -153,7 +153,7 @@ def spec_of(metadata: TableMetadata, folders: Collection[str]) -> PartitionSpec 
 
 
 def new_record(metadata: TableMetadata) -> Callable[[Mapping[str, str]], Record]:
-    """Return a function from a file's folder values to its values in the default spec."""
+    """Return a function that converts a file's folder values to the partition values in the default spec."""
     active = _partitions(metadata, metadata.spec())
     fields = [
         None if isinstance(field.transform, transforms.VoidTransform) else next(active)
@@ -176,19 +176,19 @@ def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partit
 
 
 def _fits(values: pa.DataType, column: pa.DataType) -> bool:
-    """Whether these values fit into the column. The commit adds digits to a decimal column if they are needed."""
+    """Return whether values of this type fit into the column. If necessary, the commit widens a decimal column."""
     if pa.types.is_decimal(values) and pa.types.is_decimal(column):
         return bool(values.scale == column.scale)
     return bool(values == column or (pa.types.is_integer(values) and pa.types.is_integer(column)))
 
 
 def _text(value: Any) -> str:
-    """Return a value other than null as text. ``=`` distinguishes texts from null."""
+    """Return a value as text. A string begins with ``=``, so that no string looks like a null."""
     return f"={value}" if isinstance(value, str) else str(value).lower()
 
 
 def _wrapped(value: Any, kind: t.IcebergType) -> Any:
-    """Return a whole number in the bits of its type, as in Java, where the smallest number wraps if rounded down."""
+    """Wrap an integer that is out of the range of its type, as Java does. ``truncate`` may return such numbers."""
     if not isinstance(kind, t.IntegerType | t.LongType) or value is None:
         return value
     half = 2 ** (31 if isinstance(kind, t.IntegerType) else 63)
@@ -196,11 +196,11 @@ def _wrapped(value: Any, kind: t.IcebergType) -> Any:
 
 
 def _to_numbers(values: pa.Array, transform: transforms.Transform[Any, Any]) -> pa.Array:
-    """Return times as numbers. Times of an hour become one number, so that few numbers are different."""
+    """Convert times to numbers. All times within an hour become one number, so few distinct numbers remain."""
     if pa.types.is_date32(values.type):
         return values.view(pa.int32())
     if not pa.types.is_timestamp(values.type):
         return values
-    if isinstance(transform, transforms.TimeTransform):  # without the zone, which would need a database of zones
+    if isinstance(transform, transforms.TimeTransform):  # without the zone, which would need a zone database
         values = pc.floor_temporal(values.view(pa.timestamp("us")), unit="hour")
     return values.view(pa.int64())

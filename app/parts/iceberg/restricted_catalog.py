@@ -1,7 +1,7 @@
-"""Limits the influence of an Iceberg catalog, and of users who may alter the table, on this process.
+"""Protects this process from the Iceberg catalog, and from users who can change the table's properties.
 
-pyiceberg imports and calls code that a table's properties and the catalog's configuration name. It accepts each setting
-of a catalog, and follows redirects with the login. Here only the user's settings name code, hosts and logins.
+pyiceberg runs code that is named in the table's properties or in the catalog's configuration. pyiceberg also sends the
+login to redirected addresses. With this module, only the connector's settings choose code, hosts and logins.
 """
 
 import logging
@@ -24,14 +24,14 @@ from app.redaction import add_login, redact
 
 logger = logging.getLogger(__name__)
 
-_ACCEPTED: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # of a catalog's configuration
+_ACCEPTED: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # settings that the catalog may send
 _ASKING: Final = "asking the Iceberg catalog"
-_PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # equal to the deadline of a try
+_PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # seconds; ``whole`` equals the deadline of a try
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 
 
 class RestrictedRestCatalog(RestCatalog):
-    """A REST catalog whose configuration can only change paths."""
+    """A REST catalog that can change only paths when it sends its configuration."""
 
     def _fetch_config(self) -> None:
         own = self.properties
@@ -45,14 +45,14 @@ class RestrictedRestCatalog(RestCatalog):
 
     def _config_headers(self, session: Any) -> None:
         super()._config_headers(session)
-        session.hooks["response"].append(_check_answer)  # before the first request, which sends the client's secret
+        session.hooks["response"].append(_check_answer)  # is called from the first request on, which sends the secret
         session.request = partial(session.request, timeout=(_PATIENCE.connect, _PATIENCE.read))
 
 
 def _check_answer(answer: Any, **_: Any) -> None:
-    """Register the login for redaction, refuse a redirect, which would send the login elsewhere, and read the body.
+    """Hide the login in logs, refuse a redirect (pyiceberg would send the login to that address), and read the body.
 
-    The size of the body is limited, because a small compressed answer may need too much memory.
+    The size of the decompressed body is limited, because a small compressed answer may need too much memory.
     """
     add_login(answer.request.headers.get("Authorization"))
     if answer.is_redirect:
@@ -65,7 +65,7 @@ def _check_answer(answer: Any, **_: Any) -> None:
 
 
 def restrict(catalog: Catalog) -> Catalog:
-    """Make the catalog use only the ``FileIO`` of the settings, whatever class and store a table names."""
+    """Make the catalog use only the ``FileIO`` of the settings. Ignore the class and store in a table's properties."""
     own = {name: catalog.properties[name] for name in (PY_IO_IMPL, STORE, ADDRESS, OWNS) if name in catalog.properties}
     load = catalog._load_file_io
 
@@ -77,10 +77,10 @@ def restrict(catalog: Catalog) -> Catalog:
 
 
 def refuse_provider(location_provider_impl: str, table_location: str, table_properties: Properties) -> NoReturn:  # noqa: ARG001
-    """Refuse a table whose property names code that chooses the location of its metadata."""
+    """Raise ``ConfigError`` for a table with a property that names code. The code would choose file locations."""
     cause = f"its property {PROVIDER} is {location_provider_impl}, which would be run as code"
     raise ConfigError(f"continuing the Iceberg table at {table_location}", cause, "Remove this property")
 
 
 AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: RestrictedRestCatalog(name, **properties)
-locations._import_location_provider = refuse_provider  # also if a table receives the property between two checks
+locations._import_location_provider = refuse_provider  # if somebody sets the property after the check

@@ -1,10 +1,10 @@
-"""Merges files of an Iceberg table, and replaces them by merged files in one commit.
+"""Merges files of an Iceberg table, and replaces the input files by the merged files in one commit.
 
-Each try reads the newest snapshot: the files must be in it, without deletes. The catalog accepts the commit only while
-that is the newest snapshot. Therefore other commits stay, and after a lost answer the next try sees its result.
+Each try reads the newest snapshot, and checks that the input files are in the snapshot, without delete files. The
+catalog accepts the commit only if no newer snapshot exists. If the answer is lost, the next try finds the merged files.
 
-Rows are copied with the names, types and field ids in the files, so nothing depends on the columns of the table.
-pyiceberg's reader is not used, because it turns a null list of structures into an empty list.
+Rows keep the names, types and field ids of the input files, so a merge does not depend on the columns of the table.
+The module does not use pyiceberg's reader, because this reader turns a null list of structures into an empty list.
 """
 
 import random
@@ -38,13 +38,13 @@ from app.table.layout import TIME_COLUMNS
 from app.table.parquet_reader import schema_of
 from app.table.type_names import parts
 
-_SECONDS: Final = 600.0  # for a plan of a large table, or a try to commit
+_SECONDS: Final = 600.0  # deadline for planning a large table, and for a try to commit
 _MOST_TRIES: Final = 20
 _LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
-_MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
+_MOST_BYTES: Final = 128 << 20  # maximum size of the rows in memory, which become a row group
 _TOKEN_BYTES: Final = 12
-_LEVEL: Final = 3  # compression level, as in Spark
-_ROWS_AT_ONCE: Final = 1_000  # a small file may have large rows
+_LEVEL: Final = 3  # compression level, equal to Spark's default
+_ROWS_AT_ONCE: Final = 1_000  # rows to read at a time; more rows may not fit in memory
 _COPIED: Final = frozenset(
     {
         *(pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.time64("us")),
@@ -62,10 +62,10 @@ class LiveFile:
     """A data file of the newest snapshot.
 
     Attributes:
-        key: Key in the store.
-        group: Id of the partition spec, and partition values. Files of a group may be merged.
-        has_deletes: Whether another file deletes some of the rows.
-        times: Year, month, day and hour of the partition. The flag is true for text columns; other times are in UTC.
+        key: The file's object key in the store.
+        group: The id of the partition spec, and the partition values. Only files of one group are merged.
+        has_deletes: Whether a delete file deletes some of the rows.
+        times: The time of the partition (year, month, day, hour). The flag is true for text columns, false for UTC.
     """
 
     key: str
@@ -78,7 +78,7 @@ class LiveFile:
 
 
 class Fitting(NamedTuple):
-    """Files that can be merged into a file with these columns."""
+    """Files that can be merged into one file with these columns."""
 
     columns: pa.Schema
     files: list[LiveFile]
@@ -86,18 +86,18 @@ class Fitting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A file with the rows of its inputs."""
+    """A merged file, which contains the rows of its input files."""
 
     inputs: Sequence[LiveFile]
     file: DataFile
 
 
 class Rewrite:
-    """Rewrites files of one table. Only one thread may use it.
+    """Rewrites files of one table. Only one thread may use this object.
 
     Args:
-        sort_column: Column that orders the rows of each row group, if the table has it.
-        row_group_rows: Maximum number of rows in a row group.
+        sort_column: The column that orders the rows of each row group, if the files contain this column.
+        row_group_rows: The maximum number of rows in a row group.
     """
 
     def __init__(self, table: IcebergTable, store: ObjectStore, sort_column: str | None, row_group_rows: int) -> None:
@@ -107,10 +107,10 @@ class Rewrite:
         self._row_group_rows = row_group_rows
 
     def files(self, time_columns: Collection[str | None] = ()) -> list[LiveFile]:
-        """Return the data files of the newest snapshot. ``time_columns`` contain the times of rows."""
+        """Return the data files of the newest snapshot. ``time_columns`` are the columns with the times of rows."""
 
         def plan() -> list[LiveFile]:
-            if (table := self._table.load()) is None:  # the first batch creates it
+            if (table := self._table.load()) is None:  # the first batch creates the table
                 return []
             key, specs = cast(StoreIO, table.io).key, table.specs()
             timed = {each.field_id for each in mapping_of(table.metadata) if {*each.names} & {*time_columns}}
@@ -130,7 +130,7 @@ class Rewrite:
         return self._ask("planning", plan)
 
     def referenced(self) -> set[str]:
-        """Return the keys of all data and delete files of all snapshots."""
+        """Return the object keys of the data files and delete files of all snapshots."""
 
         def keys() -> set[str]:
             table = self._require_table()
@@ -140,7 +140,7 @@ class Rewrite:
         return self._ask("reading the snapshots of", keys)
 
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
-        """Group files of one partition, given with their columns, by whether they fit into one file."""
+        """Divide files of one partition into groups. The columns of a group fit into one file."""
         metadata = self._ask("reading", self._require_table).metadata
         fittings: list[Fitting] = []
         for file, schema in files:
@@ -154,10 +154,10 @@ class Rewrite:
         return fittings
 
     def merge(self, fitting: Fitting, scratch: Path, describe: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
-        """Upload a file with the rows of these files into the folder of the first. ``describe`` returns its metadata.
+        """Merge these files, and upload the merged file into the folder of the first. ``describe`` returns metadata.
 
         Raises:
-            FatalError: the merged file has another number of rows.
+            FatalError: The number of rows in the merged file is not the number of rows in the inputs.
         """
         schema, inputs = fitting
         footers: list[Footer] = []
@@ -181,10 +181,10 @@ class Rewrite:
         return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
 
     def commit(self, merged: Sequence[Merged], erased: Iterable[LiveFile] = ()) -> Sequence[Merged]:
-        """Replace the inputs by the merged files, which are all of one spec, and remove the ``erased`` files.
+        """Replace the inputs by the merged files, and remove the ``erased`` files. All files have one partition spec.
 
         Returns:
-            The merged files that are in the table. The inputs of the other ones have changed meanwhile, and stay.
+            The merged files that are now in the table. Merges whose inputs have changed meanwhile are skipped.
         """
         commit = partial(self._ask, "committing to", lambda: self._replace(merged, erased))
         for tries in range(_MOST_TRIES - 1):
@@ -228,7 +228,7 @@ class Rewrite:
         table = self._require_table()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
         if committed := [each for each in merged if each.file.uri in live]:
-            return committed  # the answer was lost
+            return committed  # an earlier try succeeded, and the answer was lost
 
         def is_unchanged(file: LiveFile) -> bool:
             task = live.get(file.task.file.file_path)
@@ -257,7 +257,7 @@ class Rewrite:
 
 
 class _Replace(_OverwriteFiles):
-    """A snapshot with the same rows, which incremental readers skip. pyiceberg has no class for it."""
+    """A snapshot of the operation ``replace``, which incremental readers skip. pyiceberg has no class for this."""
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         summary = super()._summary(snapshot_properties)
@@ -271,7 +271,7 @@ def _times(
     for position, partition in enumerate(spec.fields):
         if isinstance(partition.transform, TimeTransform) and partition.source_id in timed:
             shown = ""
-            with suppress(OverflowError, ValueError):  # after the year 9999
+            with suppress(OverflowError, ValueError):  # a time after the year 9999
                 shown = partition.transform.to_human_string(TimestampType(), values[position])
             yield False, dict(zip(TIME_COLUMNS, shown.split("-"), strict=False))
         elif isinstance(partition.transform, IdentityTransform):
@@ -281,9 +281,9 @@ def _times(
 
 
 def _joined(metadata: TableMetadata, spec_id: int, first: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """Return the columns of a file with the rows of two files, or ``None`` if they cannot be merged.
+    """Return the columns of the file into which two files can be merged, or ``None`` if they cannot be merged.
 
-    Without field ids, a missing column contains nulls, unless its values come from the partition.
+    A column that only one file contains becomes null in the other rows. Columns of partitions must be in all files.
     """
     if first.equals(other, check_metadata=True):
         return first
@@ -297,20 +297,20 @@ def _joined(metadata: TableMetadata, spec_id: int, first: pa.Schema, other: pa.S
         return None
     try:
         columns_of_table(metadata, joined)
-    except ValueError:  # two names of one column
+    except ValueError:  # the files contain two names of one column
         return None
     return joined
 
 
 def _is_alike(first: pa.Schema, other: pa.Schema) -> bool:
-    """Whether the schemas have no field ids, and columns of the same name have the same type."""
+    """Return whether the schemas have no field ids, and columns with the same name have the same type."""
     have_ids = any(b"PARQUET:field_id" in (field.metadata or {}) for field in (*first, *other))
     shared = (name for name in first.names if name in other.names)
     return not have_ids and all(first.field(name) == other.field(name) for name in shared)
 
 
 def _is_copied(kind: pa.DataType) -> bool:
-    """Whether pyarrow writes values of this type as it reads them, and Iceberg supports the type."""
+    """Return whether Iceberg supports this type, and pyarrow reads and writes values of this type unchanged."""
     if pa.types.is_nested(kind):
         return all(map(_is_copied, parts(kind)))
     return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)

@@ -1,4 +1,4 @@
-"""Lets pyiceberg read and write its metadata files through the connector's store, with the same login."""
+"""Makes pyiceberg read and write metadata files through the connector's store, with the login of the store."""
 
 import zlib
 from collections.abc import Callable
@@ -23,14 +23,14 @@ STORE = "quix.store"  # the property with the ``ObjectStore``
 ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
 OWNS = "quix.owns"  # the property with the function that returns whether a location belongs to the table
 
-_MOST_UNPACKED: Final = 64 << 20  # bytes of a manifest; engines write 8 MB, compressed
-_MOST_ENTRIES: Final = 250_000  # of a manifest; each needs a kilobyte of memory
+_MOST_UNPACKED: Final = 64 << 20  # maximum bytes of a decompressed manifest; engines write 8 MB, compressed
+_MOST_ENTRIES: Final = 250_000  # maximum entries of a manifest; each entry needs a kilobyte of memory
 _CODECS: Final = {"bzip2": "bz2", "zstandard": "zstd"}  # Avro's names and pyarrow's names
 _REMEDY: Final = "Find out who has written it, and roll the table back; rewrite_manifests makes smaller ones"
 
 
 class StoreIO(FileIO):
-    """pyiceberg creates this object from the catalog's properties; see ``STORE``, ``ADDRESS`` and ``OWNS``."""
+    """A ``FileIO`` for the connector's store. pyiceberg passes the properties ``STORE``, ``ADDRESS`` and ``OWNS``."""
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)
@@ -45,18 +45,18 @@ class StoreIO(FileIO):
         return self.new_input(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete only earlier versions of this table's metadata. Metadata may name objects of other tables.
+        """Delete an object if it is a metadata JSON file of this table. Keep all other objects.
 
-        The engines' maintenance deletes the rest. After a refusal, pyiceberg assumes that its commit is not in the
-        table, and deletes the commit's manifests. This is wrong if a proxy has lost the first answer and sent the
-        request again: the repetition is refused.
+        Metadata may name objects of other tables. Manifests also stay. If the catalog refuses a commit, pyiceberg
+        deletes the manifests of the commit. But a proxy may have sent the request twice, and the first one may have
+        succeeded. The engines' maintenance deletes the objects that remain.
         """
         location = location if isinstance(location, str) else location.location
         if location.endswith(".metadata.json") and self._owns(location):
             self._store.delete(self.key(location))
 
     def key(self, location: str) -> str:
-        """Return the key in the store of a location in the metadata."""
+        """Return the object key for a location in the metadata."""
         path = _path(location)
         key = path.removeprefix(f"{_path(self._address)}/")
         if key == path or ".." in key.split("/"):
@@ -69,7 +69,7 @@ class StoreIO(FileIO):
 
 
 def _path(location: str) -> str:
-    """Return a location without its scheme, because a store has several forms: ``file:///a`` and ``file:/a``."""
+    """Return a location without the scheme, because the scheme has several forms: ``file:///a`` and ``file:/a``."""
     return location.partition(":")[2].lstrip("/")
 
 
@@ -99,7 +99,7 @@ class StoreFile(InputFile, OutputFile):
         return self
 
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - names are unique
-        """Return a stream whose content is stored when it is closed."""
+        """Return a stream. When the stream is closed, its content is stored."""
         return _Body(self._store, self._key)
 
 
@@ -117,7 +117,7 @@ class _Body(BytesIO):
 
 
 def _check(location: str, body: bytes) -> None:
-    """Raise ``UnreadableError`` for metadata that would fill the memory, because pyiceberg decompresses all of it."""
+    """Raise ``UnreadableError`` if metadata is too large for the memory after pyiceberg has decompressed it."""
     try:
         if body.startswith(MAGIC):
             _check_avro(body)
@@ -129,7 +129,7 @@ def _check(location: str, body: bytes) -> None:
 
 def _check_avro(body: bytes) -> None:
     decoder = StreamingBinaryDecoder(body)
-    with suppress(EOFError):  # pyiceberg ends here too
+    with suppress(EOFError):  # at the end of the file
         header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
         check_json("".join(header.meta.values()).encode())
         codec, room, entries, count = header.meta.get(AVRO_CODEC_KEY, ""), _MOST_UNPACKED, 0, 1
@@ -143,7 +143,7 @@ def _check_avro(body: bytes) -> None:
 
 
 def _unpacked(codec: str, packed: bytes, most: int) -> bytes:
-    """Return the decompressed bytes, or the first ``most`` + 1 of them."""
+    """Return the decompressed bytes, but at most ``most`` + 1 bytes."""
     if codec == "deflate":
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most + 1)
     if codec in ("gzip", *_CODECS.values()):

@@ -1,9 +1,9 @@
-"""Step 6 for an Iceberg table: one commit for each batch, through pyiceberg.
+"""Commits the files of each batch to an Iceberg table, through pyiceberg. This is step 6 of a delivery.
 
-A commit of Iceberg is not idempotent: a repetition would list the files twice. Therefore the table's properties say how
-far each topic-partition is. Every try reads them first. It appends files and sets properties in one transaction on the
-snapshot that it has read. After a conflict, a refusal, an HTML page or a lost answer, a try reads again. Comparing file
-names is not enough, because compaction moves rows to other files.
+A repeated Iceberg commit would list the files twice. Therefore a table property contains the end offset of each
+topic-partition. Each try reads the table first. One transaction on this snapshot adds the files and sets the property.
+After a conflict, a refusal, an HTML page or a lost answer, the next try reads the table again. Comparing names of files
+is not enough, because compaction moves rows to other files.
 """
 
 import logging
@@ -58,11 +58,11 @@ logger = logging.getLogger(__name__)
 
 NAME: Final = "default"  # the catalog in pyiceberg's variables: PYICEBERG_CATALOG__DEFAULT__…
 
-_DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
-_SECONDS_A_FILE = 0.1  # for a manifest entry: 30 ms with 300 columns
-_MOST_SILENT = 30  # requests without an answer
-_MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
-_MOST_REFUSALS = 10  # of one commit; then the process restarts
+_DEADLINE_SECONDS = 60.0  # for each request, because pyiceberg has no time-outs
+_SECONDS_A_FILE = 0.1  # more for each file: a manifest entry needs 30 ms if the table has 300 columns
+_MOST_SILENT = 30  # maximum number of requests without an answer; then the process restarts
+_MOST_CONFLICTS = 50  # maximum in one try; then the pipeline reports the error
+_MOST_REFUSALS = 10  # maximum for one commit; then the process restarts
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
 _LONGEST_CAUSE = 1_000  # characters; a library may quote a whole answer
@@ -73,24 +73,24 @@ _RESTART = "A restart creates it, or continues with the table of this name"
 _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
-    # pyiceberg merges manifests in Python. With the default size of 8 MB, a merge took 5 s.
+    # pyiceberg merges manifests in Python. Merging manifests of the default size, 8 MB, needed 5 s.
     "commit.manifest.target-size-bytes": str(512 << 10),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# After these, the result of a commit is unknown: some catalogs answer 400 to a conflict, and a gateway's page raises
-# ValueError.
+# After one of these errors, the result of a commit is unknown. Some catalogs answer 400 after a conflict. If a gateway
+# answers with an HTML page, pyiceberg raises ValueError.
 REFUSALS = (BadRequestError, ValueError)
 _LASTING = (*REFUSALS, ArithmeticError, NotImplementedError, NotInstalledError, TypeError, ValidationError)
 _T = TypeVar("_T")
 
 
 class IcebergTable(Catalog):
-    """A table of an Iceberg catalog. Its properties belong to the user. Only one thread may use it at a time."""
+    """A table of an Iceberg catalog. Users may change the table's properties. Only one thread may use this object."""
 
     def __init__(self, target: IcebergTarget, store: ObjectStore, _: object = None) -> None:
         own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
-        own["header.x-iceberg-access-delegation"] = None  # requests no credentials: some catalogs cannot issue them
+        own["header.x-iceberg-access-delegation"] = None  # request no credentials, as some catalogs issue none
         users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
         self._properties = {name: value for name, value in own.items() if name not in users}
         for text in ({**own, **users}.get(name) for name in ("token", "credential")):
@@ -104,31 +104,31 @@ class IcebergTable(Catalog):
         self._group = target.group
         self._keep_days = target.keep_days
         self._catalog: libraries.Catalog | None = None
-        self._table: Table | None = None  # as last read; ``None`` after each error
+        self._table: Table | None = None  # the table as last read; ``None`` after each error
         self._uuid: UUID | None = None
-        self._location: str | None = None  # as first read
+        self._location: str | None = None  # the location in the first answer
         self._transforms = target.transforms
         self._columns = KnownColumns()
         self._partitions: Sequence[PartitionField] = ()
-        self._texts: frozenset[str] | None = None  # partitions by text columns at the start
+        self._texts: frozenset[str] | None = None  # the text columns of partitions in the first answer
         self._commits = 0
-        self._silent: list[Future[Any]] = []  # requests without an answer so far
+        self._silent: list[Future[Any]] = []  # requests that have not been answered yet
 
     # --- the interface ``app.catalog.base.Catalog`` -----------------------------------------------------------------
 
     def check(self) -> CatalogTable | None:
-        """Return the table as ``table`` does. Raise ``ConfigError`` if a new table cannot be created."""
+        """Return the table, see ``table``. Raise ``ConfigError`` if the table is missing and cannot be created."""
         table = self.table()
         if table is None:
             self._check_transforms()
         return table
 
     def table(self) -> CatalogTable | None:
-        """Return the table, see ``Catalog.table``. Raise ``ConfigError`` if the connector cannot write it."""
+        """Return the table, see ``Catalog.table``. Raise ``ConfigError`` if the connector cannot write this table."""
         return self.ask(f"reading {self.words}", self._read)
 
     def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
-        """Create the table with its partition columns. The first files add the other columns."""
+        """Create the table with its partition columns. The first commit adds the other columns."""
         address = self._address + location.removeprefix(self._store.uri)
         self._check_transforms()
         self.ask(f"creating {self.words}", lambda: self._create(address, spec.order))
@@ -146,14 +146,14 @@ class IcebergTable(Catalog):
         return self.ask(f"reading {self.words}", has)
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
-        """Append the files of a batch, unless the table contains them already; see ``app.catalog.base.Catalog``."""
+        """Append the files of a batch if the table doesn't contain them yet; see ``app.catalog.base.Catalog``."""
         seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
         self.ask(f"committing files to {self.words}", lambda: self._append(files, marks), seconds)
 
     # --- on a separate thread ---------------------------------------------------------------------------------------
 
     def ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
-        """Run this within the deadline. If it continues afterwards, a later try sees all its changes."""
+        """Run ``work`` on a thread, and raise ``RetryableError`` after the deadline. The thread may still continue."""
         self._silent = [answer for answer in self._silent if not answer.done()]
         if len(self._silent) >= _MOST_SILENT:
             raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart opens new connections")
@@ -165,7 +165,7 @@ class IcebergTable(Catalog):
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            failure = translated(doing, error.with_traceback(None))  # the traceback would keep the read data in memory
+            failure = translated(doing, error.with_traceback(None))  # the traceback would keep data in memory
         raise failure
 
     def load(self) -> Table | None:
@@ -208,11 +208,11 @@ class IcebergTable(Catalog):
         return self._location is not None and location.rpartition("/")[0] == f"{self._location}/metadata"
 
     def _learn(self, metadata: TableMetadata) -> None:
-        """Note the columns and partitions of later files."""
+        """Store the columns and partitions for the next files."""
         self._columns.fields, self._partitions = fields_of_files(metadata), partitions(metadata)
 
     def _check(self, metadata: TableMetadata) -> None:
-        """Raise ``ConfigError`` if the connector's files do not fit into the table."""
+        """Raise ``ConfigError`` if the connector cannot write files for this table."""
         if provider := metadata.properties.get(PROVIDER):
             refuse_provider(provider, metadata.location, metadata.properties)
         schema = metadata.schema()
@@ -230,7 +230,7 @@ class IcebergTable(Catalog):
             raise ConfigError(f"continuing {self.words}", f"it {cause}, which this connector cannot write", _ANOTHER)
 
     def _check_transforms(self) -> None:
-        """Raise ``ConfigError`` if the connector's files would not fit into the new table."""
+        """Raise ``ConfigError`` if the connector does not support the partitions of the new table."""
         of_time = [name for words, name, _ in self._transforms if isinstance(parse_transform(words), TimeTransform)]
         if len({*of_time}) < len(of_time):
             cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: keep only one of them"
@@ -258,7 +258,7 @@ class IcebergTable(Catalog):
             ) as transaction:
                 with transaction.update_spec() as spec:
                     for words, name in fields:
-                        # DuckDB crashes if a name in Avro is not ASCII. Iceberg's notation is gr_xf6_xdfe.
+                        # DuckDB crashes if a manifest contains a name that is not ASCII. größe becomes gr_xf6_xdfe.
                         ascii_name = folder_name(words, name).encode("ascii", "backslashreplace").decode()
                         spec.add_field(name, parse_transform(words), ascii_name.replace("\\", "_"))
                 map_names(transaction)
@@ -271,7 +271,7 @@ class IcebergTable(Catalog):
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         doing = f"committing files to {self.words}"
-        table, self._table = self._table, None  # a try that continues after its deadline must not share it
+        table, self._table = self._table, None  # no table is shared with a try after its deadline
         for tries in range(1, _MOST_CONFLICTS + 1):
             try:
                 self._table = self._try_append(table or self.load(), files, marks)
@@ -291,14 +291,14 @@ class IcebergTable(Catalog):
         raise RetryableError(doing, f"{_MOST_CONFLICTS} other commits were quicker")
 
     def _try_append(self, table: Table | None, files: Sequence[DataFile], marks: Sequence[Mark]) -> Table:
-        """Return the table with these files, which it may contain already."""
+        """Append the files if the table doesn't contain them yet, and return the table."""
         if table is None:
             raise RestartError(f"committing files to {self.words}", "it is not in the catalog", _RESTART)
         if are_in(table.properties, self._group, marks):
             logger.info("%s has the files of this batch already", self.words)
             return table
         self._check(table.metadata)
-        spec = spec_of(table.metadata, files[0].partition_values)  # all files have the same folder columns
+        spec = spec_of(table.metadata, files[0].partition_values)  # equal in all files
         if spec is None:
             raise FatalError(
                 f"committing files to {self.words}",
@@ -307,12 +307,12 @@ class IcebergTable(Catalog):
             )
         prepare(table, spec.spec_id)
         self._commit(table, files, marks)
-        with suppress(ValueError):  # the next batch will be refused
+        with suppress(ValueError):  # ``_check`` refuses the next batch
             self._learn(table.metadata)
         return table
 
     def _follow(self) -> None:
-        """End the process if the records have to contain the text of a new partition."""
+        """Raise ``RestartError`` if an engine has partitioned the table by another text column."""
         texts = [each.name for each in self._partitions if each.is_text_column]
         if self._texts is not None and (new := [name for name in texts if name not in self._texts]):
             raise RestartError(
@@ -343,7 +343,7 @@ class IcebergTable(Catalog):
                     append.append_data_file(entry)
 
     def _broken(self, missing: str) -> ConnectorError:
-        """Return the error for a missing object of the table's metadata."""
+        """Return the error for a missing metadata object. The error names the newest complete snapshot."""
         table = self.load()
         assert table is not None, "it was read before"  # noqa: S101
 
@@ -364,7 +364,7 @@ class IcebergTable(Catalog):
         )
 
     def _expire(self) -> None:
-        """Expire old snapshots regularly. The engines' maintenance deletes their files."""
+        """Expire old snapshots at every 50th commit. The engines' maintenance deletes the files of the snapshots."""
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
             return
@@ -381,7 +381,7 @@ def translated(doing: str, error: Exception) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
     cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
-    if isinstance(error, InvalidAnswerError):  # the text quotes the answer, which may contain a new login
+    if isinstance(error, InvalidAnswerError):  # its text contains the answer, which may contain a login
         cause = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     cause = cut(one_line(cause), _LONGEST_CAUSE)
     if isinstance(error, AuthorizationExpiredError | ForbiddenError | OAuthError | UnauthorizedError):
@@ -391,5 +391,5 @@ def translated(doing: str, error: Exception) -> ConnectorError:
         return FatalError(doing, f"{cause} is missing", "Restore this object of the table's metadata")
     if isinstance(error, _LASTING):
         return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
-    unreachable = isinstance(error, OSError)  # such as the errors of the HTTP client
+    unreachable = isinstance(error, OSError)  # includes the errors of the HTTP client
     return RetryableError(doing, cause, "Check CATALOG_URL, the catalog and the network" if unreachable else "")

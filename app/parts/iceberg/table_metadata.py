@@ -1,7 +1,7 @@
-"""Calculates from an Iceberg table's metadata how far topic-partitions are, and which snapshots expire. Pure.
+"""Reads from an Iceberg table's metadata which offsets the table contains, and selects snapshots to expire. No I/O.
 
-The property ``lake.<group>.<topic>.<partition>`` is ``<end>@<series>``, followed by the ends of a few earlier series.
-It makes a repeated commit harmless. A damaged property is a ``FatalError``.
+The property ``lake.<group>.<topic>.<partition>`` contains the end offset as ``<end>@<series>``, and then the ends of up
+to three earlier series. The property makes a repeated commit harmless. ``FatalError`` reports a damaged property.
 """
 
 import math
@@ -16,19 +16,19 @@ from pyiceberg.table.snapshots import Snapshot
 from app.errors import FatalError
 from app.model import Mark
 
-_SERIES_KEPT = 4  # of a topic-partition
-_SNAPSHOTS: Final = 1_000  # each commit reads and writes the list of all: 4 times slower with 3,000 than with 10
-_DAY: Final = 24 * 3_600_000  # in milliseconds, as all times here
+_SERIES_KEPT = 4  # number of offset series in the property of a topic-partition
+_SNAPSHOTS: Final = 1_000  # a commit rewrites the list of snapshots: 3,000 snapshots need 4 times as long as 10
+_DAY: Final = 24 * 3_600_000  # milliseconds, the unit of all times in this module
 
 
 def are_in(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> bool:
-    """Whether the table contains all rows up to these marks; false without marks."""
+    """Return whether the table contains all rows up to these end offsets; false if ``marks`` is empty."""
     reached = [_ends(properties, group, mark).get(mark.series, -math.inf) >= mark.end for mark in marks]
     return bool(reached) and all(reached)
 
 
 def properties_of(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> dict[str, str]:
-    """Return the properties to set together with the files up to these marks."""
+    """Return the table properties that store these end offsets."""
     updates = {}
     for mark in marks:
         ends = _ends(properties, group, mark)
@@ -52,14 +52,14 @@ def _ends(properties: Mapping[str, str], group: str, mark: Mark) -> dict[str, in
 
 
 def _name(group: str, mark: Mark) -> str:
-    encoded = group.replace("%", "%25").replace(".", "%2E")  # so that it ends at the next dot
+    encoded = group.replace("%", "%25").replace(".", "%2E")  # so that the group ends at the next dot
     return f"lake.{encoded}.{mark.tp.topic}.{mark.tp.partition}"
 
 
 def expired(metadata: TableMetadata, keep_days: float, now: float) -> list[int]:
-    """Return the ids of old snapshots that no branch or tag has to keep.
+    """Return the ids of old snapshots that no branch or tag keeps.
 
-    If the table has a maximum age, it replaces ``keep_days`` and the maximum number of snapshots.
+    If a table property limits the age of snapshots, ``keep_days`` and the maximum number of snapshots are ignored.
     """
     properties, times = metadata.properties, sorted(snapshot.timestamp_ms for snapshot in metadata.snapshots)
     if properties.get("gc.enabled", "true").lower() != "true":
@@ -72,11 +72,11 @@ def expired(metadata: TableMetadata, keep_days: float, now: float) -> list[int]:
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     kept = {key for reference in metadata.refs.values() for key in _kept(reference, by_id, fewest, now)}
     old = [key for key, snapshot in by_id.items() if snapshot.timestamp_ms < oldest and key not in kept]
-    return old[:_SNAPSHOTS]  # pyiceberg searches the list of all for each of them
+    return old[:_SNAPSHOTS]  # for each id, pyiceberg searches the list of all snapshots
 
 
 def _kept(reference: SnapshotRef, snapshots: Mapping[int, Snapshot], fewest: int, now: float) -> Iterator[int]:
-    """Yield the ids of the snapshots to keep for a branch or tag, at any age."""
+    """Yield the ids of the snapshots that a branch or tag keeps, even if they are old."""
     is_branch = reference.snapshot_ref_type == SnapshotRefType.BRANCH
     missing = (reference.min_snapshots_to_keep or fewest) if is_branch else 1
     oldest = now - (reference.max_snapshot_age_ms or -math.inf)

@@ -1,4 +1,4 @@
-"""Merges small files and erases old rows: with ``compact`` and ``erase``, or with COMPACT and KEEP during a run."""
+"""Merges small files and erases rows. Users run ``compact`` and ``erase``, or set COMPACT and KEEP."""
 
 from datetime import timedelta
 

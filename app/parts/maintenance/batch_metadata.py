@@ -1,4 +1,4 @@
-"""The batches of the rows in a file, from its name and footer. ``audit`` reads them, and ``compact`` copies them."""
+"""Reads from a file's name and footer which batches wrote its rows: for ``audit``, and for ``compact`` to copy."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from app.table.layout import is_merged, part_of, shared_file_of, topic_in_names
 
 
 class Part(NamedTuple):
-    """A batch's offsets of a topic-partition, from ``first`` to ``last``. The topic is written as in file names."""
+    """The offsets ``first`` to ``last`` of a topic-partition in a batch. The topic is spelled as in file names."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
     @property
     def batch(self) -> str:
-        """The batch as in file names, in front of ``.parquet``."""
+        """The batch's name, which is the end of a file's name, before ``.parquet``."""
         return f"{self.owner}-{self.number}"
 
 
@@ -35,7 +35,7 @@ _BATCHES: Final = "kafka_batches"
 
 
 def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> Sequence[Part]:
-    """Return the parts of batches in a file; none for a file of another program."""
+    """Return the parts of batches in a file. If another program has written the file, the result is empty."""
     if part := named_part(key):
         return [part]
     if shared := shared_file_of(key.rpartition("/")[2]):
@@ -47,7 +47,7 @@ def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> Sequence[Part]
 
 
 def named_part(key: str) -> Part | None:
-    """Return the part of a batch in the name of a file of one topic-partition; ``None`` for any other name."""
+    """Return the part that a file's name contains; ``None`` if the name does not describe one topic-partition."""
     part = part_of(key.rpartition("/")[2])
     if part is None:
         return None
@@ -55,7 +55,7 @@ def named_part(key: str) -> Part | None:
 
 
 def as_merged_metadata(batches: Iterable[Sequence[Part]]) -> dict[str, str]:
-    """Return the metadata of a merged file's footer or column: the batches, as a Parquet file in base64."""
+    """Return metadata for the footer or a column of a merged file: the batches, as a Parquet file in base64."""
     parts = sorted({*chain.from_iterable(batches)})
     body = BytesIO()
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts], _PARTS), body)
@@ -67,5 +67,5 @@ def _read(footer: Mapping[bytes, bytes] | None) -> Sequence[Part]:
         text = (footer or {}).get(_BATCHES.encode()) or read_column_metadata(footer, _BATCHES)
         table = pq.ParquetFile(BytesIO(base64.b64decode(text, validate=True))).read().select(_PARTS.names).cast(_PARTS)
     except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException):
-        return []  # metadata of another program
+        return []  # another program has written the metadata
     return [*map(Part, *table.to_pydict().values())]

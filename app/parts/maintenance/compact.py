@@ -1,4 +1,4 @@
-"""``python main.py compact`` merges small files of the table, and converts old files to the table's types."""
+"""Runs ``python main.py compact``: merges small files of the table, and converts files to the table's types."""
 
 import time
 from argparse import Namespace
@@ -20,13 +20,13 @@ from app.table.parquet_reader import schema_of
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 
-_WHILE_KEPT = timedelta(days=1)  # the name of a merged file stays occupied, so that a late upload fails
+_WHILE_KEPT = timedelta(days=1)  # an empty file occupies the name of a merged file, so that a late upload fails
 _MEGABYTE = 1 << 20
 _CODEC = "ZSTD"
 
 
 def compact(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list the files to be merged. Raise an error if folders were skipped because of errors."""
+    """Merge files; in a dry run, list the files to merge. Raise ``FatalError`` if a folder could not be processed."""
     if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
@@ -60,9 +60,9 @@ def compact(settings: Settings, options: Namespace) -> int:
 
 
 class _Selection:
-    """Selects old files of a folder that become one file of at most ``target_bytes``.
+    """Selects files of a folder to merge into files of at most ``target_bytes``.
 
-    ``warm`` is the number of small files that are too young.
+    ``warm`` is the number of small files that were skipped because they are too young.
     """
 
     def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:
@@ -76,7 +76,7 @@ class _Selection:
         self.warm = 0
 
     def is_candidate(self, _: str, files: Sequence[StoredObject]) -> bool:
-        """Whether to read footers, judged by the listing only."""
+        """Return whether files of a folder may have to be merged. The decision needs only the listing."""
         cold = [file for file in files if file.last_modified <= self._cold]
         self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
         if any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold):
@@ -84,9 +84,9 @@ class _Selection:
         return any(len(bin_) > 1 for bin_ in bins_worth_merging(cold, self._target_bytes))
 
     def bins(self, files: Sequence[DataFile]) -> Iterator[Bin]:
-        """Yield bins of several files, of files with other types or codecs, and of files without rows.
+        """Yield bins of small files, of files with a type or codec that has changed, and of files without rows.
 
-        Files without rows stay if there is a catalog, because files that it lists are never deleted.
+        If the table is in a catalog, files without rows stay, because files in a catalog are never deleted.
         """
         files = [file for file in files if file.last_modified <= self._cold]
         is_free = self._now - _WHILE_KEPT
@@ -105,7 +105,7 @@ class _Selection:
 
 
 def _reasons(file: DataFile, table: Mapping[str, pa.DataType]) -> set[str]:
-    """Return the differences between the file's types and codecs and those of the table."""
+    """Return each type or codec of the file that is different in the table, in words."""
     differences = {
         f"{name} {type_name(kind)} → {type_name(table[name])}"
         for name, kind in TableSchema.from_arrow(schema_of(file)).columns.items()

@@ -1,4 +1,4 @@
-"""``python main.py erase`` deletes rows that meet conditions, or old folders."""
+"""Runs ``python main.py erase``: deletes rows that meet conditions, or old folders."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -23,19 +23,19 @@ from app.parts.maintenance.table import TableAtWork
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _BIN_BYTES = 256 << 20
-_PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; their sum is longer than a lease
+_PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; the sum is longer than a lease
 _NOT_SEARCHED = """\
 Not searched: records that are only in Kafka, or in files written after this run began. Run erase again once they are
 in the table. Also not searched: older versions that the bucket keeps, and incomplete uploads."""
 
 
 def erase(settings: Settings, options: Namespace) -> int:
-    """Delete rows, or count them. Raise an error if some could not be searched."""
+    """Delete rows; in a dry run, count the rows. Raise ``FatalError`` if a folder could not be searched."""
     if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return erase_iceberg(settings, options)
-    if not options.where:  # no row is read, so wrong COLUMN_TYPES must not prevent the deletion of folders
+    if not options.where:  # no row is read, so wrong COLUMN_TYPES must not prevent the deletion
         settings = settings.model_copy(update={"column_types": {}})
     with new_job(settings, options) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
@@ -75,7 +75,7 @@ def erase(settings: Settings, options: Namespace) -> int:
 def _search(
     job: Job, is_chosen: Callable[[str], bool], conditions: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[Change]]]:
-    """Erase rows of these folders once. Afterwards ``job.hindered`` contains the folders to search again."""
+    """Search each chosen folder, and erase rows. Afterwards ``job.hindered`` contains the folders to search again."""
     job.hindered.clear()
     for candidates in job.candidates(lambda path, _: is_chosen(path)):
         matching = _matching(job, candidates, conditions)
@@ -86,7 +86,7 @@ def _search(
 
 
 def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[bool]:
-    """Return for each folder whether it may contain these rows, by its partition values."""
+    """Return, for each folder, whether its partition values allow rows that meet the conditions."""
     if conditions == EVERY_ROW:
         return [True] * len(candidates)
     partitions = [job.table.partition_values(path) for path, *_ in candidates]
@@ -97,9 +97,9 @@ def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[st
 
 
 def _in_bins(files: Sequence[DataFile]) -> Iterator[Bin]:
-    """Group the files into bins, so that rows in one file do not cause a rewrite of a large folder.
+    """Divide the files into bins, so that rows to erase in one file do not cause a rewrite of a large folder.
 
-    Files without rows stay, because the name of a merged file must be occupied for a day.
+    Files without rows stay, because an empty file must occupy the name of a merged file for a day.
     """
     return map(Bin, by_size((file for file in files if file.rows), _BIN_BYTES, attrgetter("size")))
 
@@ -113,7 +113,7 @@ def _is_old(table: TableAtWork, age: timedelta | None, path: str) -> bool:
 
 
 def _report_unsearched_files(job: Job) -> None:
-    """Report files of the dead letter, also of batches in progress, and temporary files of a cluster's executors."""
+    """Report dead-letter files (including files of batches in progress), and temporary files of a Spark cluster."""
     store, table_root = job.table.store, job.table.root
     root = f"{dead_letter_root(table_root)}/"
     keys = {key for key in job.table.at_begin.pending & survey(store, table_root).pending if key.startswith(root)}

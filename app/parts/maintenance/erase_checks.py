@@ -1,4 +1,4 @@
-"""Decides whether rows are old enough to be erased, refuses dangerous erasures, and stores the result."""
+"""Checks for ``erase``: decides which folders are old enough, refuses dangerous runs, and stores the result."""
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from app.storage.base import ObjectStore
 from app.storage.conditional import own_object
 from app.table.layout import TIME_COLUMNS, journal_folder
 
-_MOST_OFF = 3600.0  # maximum difference of two clocks in seconds
+_MOST_OFF = 3600.0  # maximum difference in seconds between this machine's clock and the store's clock
 
 
 def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bool:
-    """Whether the time in partition values, in this zone, ended ``age`` ago. A null is not a time."""
-    # With year and day, but without month, only the year counts.
+    """Return whether the period in the partition values ended at least ``age`` ago. Null is never old."""
+    # If the month is missing between year and day, only the year is compared.
     texts = [values[name] or "" for name in takewhile(values.__contains__, TIME_COLUMNS)]
     if not (texts and all(map(str.isdecimal, texts))):
         return False
     try:
-        parts = tuple(map(int, texts))  # raises for more than 4,300 digits
+        parts = tuple(map(int, texts))  # int raises ValueError for more than 4,300 digits
         year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
         datetime(year, month, day, hour)
         limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(zone))
@@ -34,7 +34,7 @@ def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bo
 
 
 def refuse_clock(options: Namespace, store: ObjectStore, root: str) -> None:
-    """Raise ``ConfigError`` if this machine's clock differs from the store's. A local disk has the same clock."""
+    """Raise ``ConfigError`` if this machine's clock and the store's clock differ by more than an hour."""
     if options.older_than is None or options.dry_run:
         return
     with own_object(journal_folder(root), store.delete) as key:
@@ -47,7 +47,7 @@ def refuse_clock(options: Namespace, store: ObjectStore, root: str) -> None:
 
 
 def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterable[tuple[int, bool]]) -> None:
-    """Raise ``ConfigError`` for more than ``--at-most``. ``sizes`` are bytes, and whether they would be erased."""
+    """Raise ``ConfigError`` for a larger part than ``--at-most``. ``sizes``: bytes, and whether to erase the bytes."""
     erased = total = 0
     for size, is_erased in sizes if options.at_most else ():
         erased, total = erased + size * is_erased, total + size
@@ -60,7 +60,7 @@ def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterab
 
 
 def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, failed: int = 0) -> None:
-    """Store that the old rows of the table were erased, except for rows in folders that failed."""
+    """Store the result of a complete ``erase --older-than``. ``failed`` is the number of folders with an error."""
     if options.older_than is not None and not options.folder and not options.dry_run:
         age = options.older_than.total_seconds()
         keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=failed, refused=0, clock=0)

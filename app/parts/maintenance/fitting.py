@@ -1,4 +1,4 @@
-"""Converts columns of a file to the types of the table, and keeps the values that do not fit as JSON."""
+"""Converts columns of a file to the table's types. Values that cannot be converted become JSON in one column."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 _MAX_LONG = 2**63 - 1
-_JSON = {  # Spark's default has no microseconds
+_JSON = {  # formats with microseconds, which Spark's default formats omit
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
@@ -17,17 +17,17 @@ _JSON = {  # Spark's default has no microseconds
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A column in the table's type. ``is_misfit`` says which values do not fit; ``None`` if all fit."""
+    """A column in the table's type. ``is_misfit`` is true for a value that does not fit; ``None`` if all values fit."""
 
     value: Column
     is_misfit: Column | None = None
 
 
 def with_misfits(before: Column, column: str, misfits: Mapping[str, Column]) -> Column:
-    """Return the JSON object in ``before``, with the values that do not fit.
+    """Return the JSON object in ``before``, and add ``misfits``, the values that do not fit, by their columns' names.
 
-    If the object contains a name already, the new one begins with more ``_`` than any other name. A text of another
-    program in ``before`` becomes one of the values, with the name of its ``column``.
+    If the object already contains a name, the added name begins with more ``_`` than any other name. If ``before``
+    contains a text that is not a JSON object, the text becomes a value with the name ``column``.
     """
     if not misfits:
         return before
@@ -41,7 +41,7 @@ def with_misfits(before: Column, column: str, misfits: Mapping[str, Column]) -> 
         is_taken = f.array_contains(names, f.json_object_keys(json)[0])
         return f.when(is_taken, f.concat(f.lit('"'), prefix, _inside(json, 2))).otherwise(_inside(json))
 
-    objects = f.array(*(_object(name, value) for name, value in misfits.items()))  # one object would be too deep a tree
+    objects = f.array(*(_object(name, value) for name, value in misfits.items()))  # one object needs too deep a tree
     added = f.array_join(f.transform(f.filter(objects, lambda text: text != "{}"), member), ",")
     former = f.when(names.isNull(), _inside(_object(column, before))).when(f.size(names) > 0, _inside(kept))
 
@@ -53,17 +53,17 @@ def with_misfits(before: Column, column: str, misfits: Mapping[str, Column]) -> 
 
 
 def _object(name: str, value: Column) -> Column:
-    """Return a JSON object of this value, or an empty object for null."""
+    """Return a JSON object that contains this value; an empty object if the value is null."""
     return f.to_json(f.struct(value.alias(name)), _JSON)
 
 
 def _inside(json: Column, characters: int = 1) -> Column:
-    """Return an object's text without its last character, and without this number of first characters."""
+    """Remove this number of characters at the start of a JSON object's text, and the last character."""
     return f.substring(json, f.lit(characters + 1), f.length(json) - characters - 1)
 
 
 def is_part(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether the types are equal, except for missing fields of ``source``, which Spark then reads as nulls."""
+    """Return whether Spark can read ``source`` as ``target``: types are equal, but ``source`` may have fewer fields."""
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         indexes = ((field.type, target.get_field_index(field.name)) for field in source)
         return all(index >= 0 and is_part(kind, target.field(index).type) for kind, index in indexes)
@@ -73,13 +73,13 @@ def is_part(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def absent(target: t.DataType, partition_value: str | None) -> Fitted:
-    """Make a column that the files lack. In other files, a partition column contains the folder's value."""
+    """Return a column that is missing in the files. Partition columns contain the folder's value."""
     value = f.lit(partition_value).cast("string")
     return Fitted(value.try_cast(target) if isinstance(target, t.AtomicType) else f.lit(None).cast(target))
 
 
 def fitted(column: Column, source: t.DataType, target: t.DataType, stored: pa.DataType) -> Fitted:
-    """Convert a column to the target type. ``stored`` is Arrow's type, because Spark reads nanoseconds as numbers."""
+    """Convert a column to the target type. ``stored`` is its Arrow type: Spark's type hides nanosecond timestamps."""
     if isinstance(source, t.LongType) and pa.types.is_timestamp(stored) and stored.unit == "ns":
         return _fitted_ns(column, target)
     if source.simpleString() == target.simpleString():
@@ -96,7 +96,7 @@ def fitted(column: Column, source: t.DataType, target: t.DataType, stored: pa.Da
 def _fitted_ns(column: Column, target: t.DataType) -> Fitted:
     if not isinstance(target, t.TimestampType | t.TimestampNTZType):
         return Fitted(f.lit(None).cast(target), column.isNotNull())
-    micros = f.call_function("div", column, f.lit(1000))  # the quotient of / is a double
+    micros = f.call_function("div", column, f.lit(1000))  # the operator / would return a double
     return _fitting(f.timestamp_micros(micros).cast(target), column % 1000 != 0)
 
 
@@ -111,7 +111,7 @@ def _fitted_scalar(column: Column, source: t.DataType, target: t.DataType) -> Fi
         fits &= f.is_valid_utf8(value)
     for kind, other, number in ((source, target, column), (target, source, value)):
         if isinstance(kind, t.LongType) and isinstance(other, t.DoubleType | t.FloatType):
-            fits &= number != _MAX_LONG  # a cast of 2**63 and above returns it, though no double is equal to it
+            fits &= number != _MAX_LONG  # Spark casts 2**63 and larger doubles to this number
     return _fitting(value, column.isNotNull() & ~f.coalesce(fits, f.lit(False)))
 
 
@@ -132,7 +132,7 @@ def _fitted_struct(column: Column, source: t.StructType, target: t.StructType, s
     value = f.struct(*(field.value.alias(name) for name, field in fields.items()))
     misfits = [field.is_misfit for field in fields.values() if field.is_misfit is not None]
     misfits += (column.getField(name).isNotNull() for name in kinds.keys() - fields.keys())
-    # ``greatest`` is "or" without nulls; "or" of many columns would be too deep a tree.
+    # ``greatest`` works like "or", but ignores nulls. "or" of many columns would need too deep a tree.
     is_misfit = f.greatest(f.lit(False), *misfits) if misfits else None
     return Fitted(f.when(column.isNotNull(), value), is_misfit)
 
@@ -142,7 +142,7 @@ def _is_misfit(item: Fitted) -> Column:
 
 
 def _is_castable(source: t.DataType, target: t.DataType) -> bool:
-    """Whether a cast keeps the meaning of values."""
+    """Return whether a cast between these types keeps the meaning of values."""
     times = t.DateType | t.TimestampType | t.TimestampNTZType
     return isinstance(target, t.StringType) or any(
         isinstance(source, kinds) and isinstance(target, kinds) for kinds in (t.NumericType, times)

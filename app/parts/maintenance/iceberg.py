@@ -1,4 +1,4 @@
-"""``python main.py compact`` for an Iceberg table merges small files, and lists orphan files."""
+"""Runs ``compact`` and ``erase`` for an Iceberg table. ``compact`` also lists orphan files."""
 
 import time
 from argparse import Namespace
@@ -27,12 +27,12 @@ from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
 from app.work_pool import side_by_side
 
-_FILES_AT_ONCE = 1_000  # merged into one file, or in one commit
+_FILES_AT_ONCE = 1_000  # maximum number of input files for a merged file, and for a commit
 _ORPHAN_AGE = timedelta(days=1)  # the batch of a younger file may still be committed
 
 
 def compact_iceberg(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list the files to be merged."""
+    """Merge files; in a dry run, list the files to merge."""
     begun = time.time()
     table, rewrite = _open(settings)
     listed = {stored.key: stored for stored in table.store.list(f"{table.root}/") if _is_own(stored.key, table.root)}
@@ -57,7 +57,7 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
 
 
 def erase_iceberg(settings: Settings, options: Namespace) -> int:
-    """Remove old partitions from the table, or count their rows."""
+    """Remove old partitions from the table; in a dry run, count the rows of these partitions."""
     if options.where:
         hint = "Use DELETE FROM of Spark or Trino, and expire_snapshots"
         raise ConfigError("erasing rows", "it is an Iceberg table", hint)
@@ -87,7 +87,7 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
 
 
 def _open(settings: Settings) -> tuple[TableAtWork, Rewrite]:
-    table = TableAtWork(settings, writes=False)  # only the catalog is written
+    table = TableAtWork(settings, writes=False)  # the table's JSON files are not changed
     assert isinstance(table.catalog, IcebergTable)  # noqa: S101 - the settings say so
     return table, Rewrite(table.catalog, table.store, settings.spec.sort_column, settings.spark.row_group_rows)
 
@@ -106,11 +106,11 @@ class _Selection:
         self._with_deletes = self._elsewhere = 0
 
     def is_chosen(self, key: str) -> bool:
-        """Whether the file is in one of the folders of ``--folder``."""
+        """Return whether the file is in a folder that matches ``--folder``."""
         return is_chosen(self._table.folder_of(key) or ".", self._options.folder)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
-        """Yield groups of files to merge, by their specs and partitions."""
+        """Yield groups of files to merge. A group's files have the same partition spec and partition values."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
             if not _is_own(file.key, self._table.root):
@@ -120,11 +120,11 @@ class _Selection:
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             self._with_deletes += sum(file.has_deletes for file in group)
-            cold = [file for file in small if file.key not in self._young]  # files of engines may be in other folders
+            cold = [file for file in small if file.key not in self._young]  # an engine's file may be unlisted
             if len(small) > 1:
                 self.warm += len(small) - len(cold)
             if not any(bin_[1:] for bin_ in bins_worth_merging(cold, self._target_bytes)):
-                continue  # no footer has to be read
+                continue  # nothing to merge, so no footer is read
             for columns, fitting in self._rewrite.fitting(_with_columns(self._table, cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
@@ -142,7 +142,7 @@ class _Selection:
 
 
 def _is_own(key: str, root: str) -> bool:
-    """Whether the file can only belong to this table. In ``data``, engines write folders with other names too."""
+    """Return whether the file surely belongs to this table. Engines may write any folder below ``data``."""
     return is_data_file(key, root) or (key.startswith(f"{root}/data/") and key.endswith(".parquet"))
 
 
@@ -153,7 +153,7 @@ def _with_columns(table: TableAtWork, files: Sequence[LiveFile]) -> Iterator[tup
 
 
 def _merge(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
-    """Merge and commit, and yield the files with the size of the merged file."""
+    """Merge each group, and commit all merged files. Yield the inputs and the size of each committed file."""
     merges = []
     for fitting in bins:
         with scratch_folder() as scratch:
@@ -166,7 +166,7 @@ def _merge(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence
 
 
 def _list_orphans(table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject]) -> None:
-    """List data files that are in no snapshot, and that no batch may still commit."""
+    """Print the old data files that no snapshot contains, and that do not belong to a batch in progress."""
     old = datetime.now(UTC) - _ORPHAN_AGE
     left_out = survey(table.store, table.root).left_out
     candidates = {key for key, stored in listed.items() if stored.last_modified < old} - left_out

@@ -1,4 +1,4 @@
-"""Processes a table's folders, for ``compact`` and ``erase``."""
+"""Processes the folders of a table for ``compact`` and ``erase``."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,8 +27,8 @@ _Item = TypeVar("_Item")
 _Folder = tuple[str, FolderRecord, list[StoredObject]]  # the path below the table, the record, the data files
 
 _CHEAP_BYTES = 1 << 20
-_FILES_AT_ONCE = 5_000  # whose entries and footers are in memory
-_LEASE = timedelta(minutes=10)  # afterwards another run takes over; this only saves work, and safety doesn't need it
+_FILES_AT_ONCE = 5_000  # number of files whose entries and footers are in memory at the same time
+_LEASE = timedelta(minutes=10)  # then another run takes over; the lease saves work, but safety doesn't depend on it
 _STAGED_AGE = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
 _MOST_FOLDERS_AT_ONCE = 4
@@ -38,7 +38,7 @@ _UNSETTLED = "it contains files of a batch in progress or rolled back; the conne
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files to merge into one. ``reasons`` are the reasons other than their number."""
+    """Files to merge into one file. ``reasons`` says why, if the number of files is not the only reason."""
 
     files: Sequence[DataFile]
     reasons: Sequence[str] = ()
@@ -49,12 +49,12 @@ class Bin:
 
     @property
     def size(self) -> int:
-        """Size of all files in bytes."""
+        """The total size of the files in bytes."""
         return sum(file.size for file in self.files)
 
 
 class Change(NamedTuple):
-    """The files of a bin, and rows and bytes of the file that they became (0 bytes without a file)."""
+    """A merged bin: its files, and the rows and bytes of the merged file (0 bytes if no file was written)."""
 
     files: Bin
     rows: int
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A folder: its path below the table, its record, and the files to process."""
+    """A folder to process: its path below the table, its record, and its files."""
 
     path: str
     record: FolderRecord
@@ -70,7 +70,7 @@ class Candidate(NamedTuple):
 
 
 def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Yield the items in groups of at most this size. A larger item is a separate group."""
+    """Divide the items into groups with a total size of at most ``most``. A larger item is a separate group."""
     group: list[_Item] = []
     size = 0
     for item in items:
@@ -92,10 +92,10 @@ _File = TypeVar("_File", bound=_Sized)
 
 
 def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[list[_File]]:
-    """Yield bins of smaller files to merge into a file of at most ``target_bytes``. A bin may have one file or none.
+    """Divide the files below ``target_bytes`` into bins of at most ``target_bytes``. A bin may have one file or none.
 
-    A bin leaves out its largest file if that has over a megabyte, and over twice the bytes of the other files. So, if
-    small files keep arriving, a merged file is not rewritten each time.
+    A bin omits its largest file if this file exceeds one megabyte and twice the total size of the other files.
+    Otherwise, each run would rewrite a large merged file because of a few new small files.
     """
     size_of = attrgetter("size")
     small = sorted((file for file in files if file.size < target_bytes), key=size_of)
@@ -109,7 +109,7 @@ def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[li
 
 @contextmanager
 def new_job(settings: Settings, options: Namespace) -> Iterator["Job"]:
-    """Yield a job for the folders that match the patterns of ``--folder``; without a pattern, for all folders."""
+    """Yield a job for the folders that match ``--folder``. Without this option, the job processes all folders."""
     table = TableAtWork(settings, writes=not options.dry_run)
     if "session" not in options:  # the first table of the run
         options.session = SharedSession(settings, options.ends)
@@ -119,10 +119,10 @@ def new_job(settings: Settings, options: Namespace) -> Iterator["Job"]:
 
 
 class Job:
-    """One run over a table.
+    """One run of a command for a table.
 
-    ``hindered`` contains folders that were not processed completely, with the reason; a retry may help. ``failed`` are
-    folders with an error.
+    ``hindered`` contains the folders that were not processed completely, with the reason. A retry may process these
+    folders. ``failed`` contains the folders with an error.
     """
 
     def __init__(self, table: TableAtWork, merger: Merger, globs: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ class Job:
         self._has_any = False  # whether a folder matches one of the patterns
 
     def resume(self) -> None:
-        """Complete or roll back interrupted changes of other runs, and delete temporary files of executors."""
+        """Complete or roll back the interrupted changes of other runs, and delete old temporary files of executors."""
         table, now = self.table, datetime.now(UTC)
         for record, replacement, stored in open_records(table.store, table.root):
             folder = replacement.folder
@@ -147,7 +147,7 @@ class Job:
                     message = "rolled back an interrupted change of another run; run an interrupted erase again"
             except SkippedError:
                 message = "another run has completed it"
-            except FatalError as error:  # the other folders can be processed
+            except FatalError as error:  # the run can process the other folders
                 self.fail(folder, error)
                 continue
             print_line(f"{folder or '.'}: {message}")
@@ -155,10 +155,10 @@ class Job:
         table.delete([stored.key for stored in staged if now - stored.last_modified > _STAGED_AGE])
 
     def candidates(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[Sequence[Candidate]]:
-        """Yield groups of folders, with their files of completed batches.
+        """Yield groups of folders. A folder's ``files`` omit batches that are pending or rolled back.
 
-        For each folder, the record is read first, then the files are listed, then the journals are read. This is the
-        order of the model.
+        For each folder, the job first reads the record, then lists the files, and then reads the journals. The model
+        in ``tests/model`` requires this order.
         """
         table = self.table
         before = survey(table.store, table.root)
@@ -190,14 +190,14 @@ class Job:
                 else:
                     files = table.with_footers(stored for stored in listed if stored.key not in left_out)
                     table.cover(files)
-                    # A rolled-back file contains rows until the connector replaces it by a placeholder.
+                    # A rolled-back file contains rows until the connector replaces this file by a placeholder.
                     undone = table.with_footers(stored for stored in listed if stored.key in unsettled)
                     if path in pending or any(file.rows for file in undone):
                         self.hindered[path] = _UNSETTLED
             except (FatalError, ValueError) as error:
                 if record.is_unchanged():
                     self.fail(path, error)
-                else:  # another run has deleted files
+                else:  # another run has changed the folder
                     self.hindered[path] = _BUSY
             else:
                 candidates.append(Candidate(path, record, files))
@@ -209,10 +209,10 @@ class Job:
         bins: Callable[[Sequence[DataFile]], Iterable[Bin]],
         erased: Sequence[str] = (),
     ) -> Iterator[tuple[str, Sequence[Change]]]:
-        """Merge the bins of each folder, several folders at a time, and yield the changed folders.
+        """Merge the bins of each folder, and yield the changed folders. Several folders are processed in parallel.
 
-        Rows that meet all SQL conditions in ``erased`` are dropped. After an error, the next run completes or rolls
-        back an interrupted change.
+        Rows that meet all SQL conditions in ``erased`` are omitted. After an error, the next run completes the
+        interrupted change or rolls it back.
         """
         spark = self.table.settings.spark
         at_once = min(_MOST_FOLDERS_AT_ONCE, spark.cores) if spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
@@ -228,7 +228,7 @@ class Job:
     def _change(
         self, bins: Callable[[Sequence[DataFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
     ) -> tuple[Sequence[Change], FatalError | SkippedError | None]:
-        """Plan, prepare and commit. Return the changes, and the error that prevented others."""
+        """Merge the bins of one folder. Return the changes, and the error that prevented the next changes, if any."""
         path, record, files = candidate
         changes: list[Change] = []
         failure: FatalError | SkippedError | None = None
@@ -237,7 +237,7 @@ class Job:
                 with self.merger.folder() as scratch:
                     try:
                         replacement, merged = self.merger.prepare(path, bin_.files, erased, Path(scratch))
-                    except FatalError as error:  # nothing was changed, and the folder's other files may be valid
+                    except FatalError as error:  # the bin is unchanged, and other bins may be valid
                         failure = failure or error
                         continue
                     if not erased or replacement.rows < bin_.rows:
@@ -250,7 +250,7 @@ class Job:
         return changes, failure
 
     def fail(self, path: str, error: object, outcome: str = "not changed") -> None:
-        """Report a folder that was not changed, or not completely."""
+        """Print the error of a folder that was not changed completely, and add the folder to ``failed``."""
         self.failed.add(path)
         print_line(f"{path or '.'}: {outcome}: {error}")
 

@@ -1,4 +1,4 @@
-"""Merges files of a folder: writes the merged file, adds it to the table, and removes its inputs."""
+"""Merges files of a folder: writes the merged file, adds this file to the table, and removes the input files."""
 
 import os
 import secrets
@@ -29,7 +29,7 @@ from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
 from app.work_pool import side_by_side
 
-EVERY_ROW = ("true",)  # all rows meet this condition: files are deleted without being read
+EVERY_ROW = ("true",)  # the condition that all rows meet: files are deleted, and not read
 _TOKEN_BYTES = 12
 
 
@@ -38,7 +38,7 @@ class SkippedError(Exception):
 
 
 class SharedSession:
-    """Spark's session for all tables of a run; ``ends`` closes it. Thread-safe."""
+    """A Spark session for all tables of a run. ``ends`` closes the session. ``get`` is thread-safe."""
 
     def __init__(self, settings: Settings, ends: ExitStack) -> None:
         self._spark, self._storage = settings.spark, settings.storage
@@ -48,14 +48,14 @@ class SharedSession:
         self._session: Any = None
 
     def renew(self) -> None:
-        """Let the next table start Spark again if it has ended."""
+        """If Spark has ended, forget the session, so that ``get`` starts Spark again."""
         if self._session is not None and has_ended(self._session):
             self._ends.close()
             self._session = None
 
     def get(self) -> Any:
-        """Return the session, which the first call starts."""
-        with self._lock:  # threads of several folders call this
+        """Return the session. The first call starts Spark."""
+        with self._lock:  # each folder in progress has a thread
             if self._session is None:
                 spark, conf = self._spark, {} if self._spark.is_local else access_of_executors(self._storage)
                 session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
@@ -64,9 +64,9 @@ class SharedSession:
 
 
 class Merger:
-    """Merges files. Several threads may use it for different folders.
+    """Merges files of a table. Several threads may use this object for different folders.
 
-    ``scratch`` is a private folder for copies of files. ``session`` returns Spark's session, and may start Spark.
+    ``scratch`` is a folder for copies of files. ``session`` returns the Spark session, and starts Spark if necessary.
     """
 
     def __init__(self, table: TableAtWork, scratch: Path, session: Callable[[], Any]) -> None:
@@ -75,7 +75,7 @@ class Merger:
         self.session = session
         settings = table.settings
         self._workers = settings.max_write_workers
-        # In local mode, Spark reads copies of the files. Executors of a cluster read the store.
+        # In local mode, Spark reads local copies of the files. Executors of a cluster read files from the store.
         self._uri = None if settings.spark.is_local else uri_for_executors(settings.storage)
 
     def folder(self) -> "TemporaryDirectory[str]":
@@ -84,13 +84,13 @@ class Merger:
     def prepare(
         self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path
     ) -> tuple[Replacement, Path | None]:
-        """Write a file of the rows that do not meet all SQL conditions in ``erased``; without conditions, of all rows.
+        """Merge these files into a file in the empty folder ``scratch``. The table is not changed.
 
-        The table is not changed. The file is in the empty folder ``scratch``. There is no file in a dry run, and if
-        all rows or no rows are erased.
+        Rows that meet all SQL conditions in ``erased`` are omitted. If the conditions would erase all rows or no rows,
+        no file is written. In a dry run, no file is written either.
 
         Raises:
-            SkippedError: another run has changed the folder.
+            SkippedError: Another run has changed the folder.
         """
         writes = self._table.writes
         merge = self._merge(folder, files, erased, scratch) if erased or writes else None
@@ -110,25 +110,25 @@ class Merger:
         return replacement, None
 
     def commit(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
-        """Replace the inputs by the prepared file, and return its size in bytes (0 without a file).
+        """Replace the inputs by the prepared file, and return the file's size in bytes (0 if no file was prepared).
 
-        The order is that of the model: ``record`` was read before the files were listed, without a change in progress.
-        After an error, the next run completes the change or rolls it back.
+        ``record`` must contain no change in progress, and must have been read before the files were listed. The model
+        requires this order. After an error, the next run completes the change or rolls it back.
 
         Raises:
-            SkippedError: another run has changed the folder first.
+            SkippedError: Another run has changed the folder first.
         """
         _write(record, replacement)
         return self._complete(record, replacement, path)
 
     def resume(self, record: FolderRecord, replacement: Replacement) -> bool:
-        """Complete another run's change and return true if the merged file exists. Otherwise roll the change back.
+        """Complete another run's change if the merged file exists, and return true. Otherwise, roll the change back.
 
         After a rollback, a file without rows occupies the name, so that a stalled run cannot upload the merged file.
-        The merged file is not written again, because a record does not contain the conditions of an erase.
+        This run cannot write the merged file, because the record does not contain the conditions of an erase.
 
         Raises:
-            SkippedError: another run completes or has completed the change.
+            SkippedError: Another run has completed the change, or is completing the change.
         """
         _write(record, replacement)
         if replacement.out is None or not self._exists(replacement.out):
@@ -138,10 +138,10 @@ class Merger:
         return True
 
     def _exists(self, out: str) -> bool:
-        """Return whether the merged file is in the store. If not, occupy its name."""
+        """Return whether the merged file is in the store. If not, upload a file without rows under its name."""
         store = self._table.store
         if store.find(out) is None:
-            with self.folder() as scratch, suppress(ChangedError):  # another run has just uploaded it
+            with self.folder() as scratch, suppress(ChangedError):  # another run has uploaded the file
                 pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), f"{scratch}/none.parquet")
                 store.upload(Path(scratch) / "none.parquet", out)
         return self._table.rows_of(store.find(out)) > 0
@@ -152,7 +152,7 @@ class Merger:
         return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
 
     def _merge(self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path) -> Merge | None:
-        """Return Spark's view of the files; ``None`` if there are no rows."""
+        """Return the rows of the files as a ``Merge``; ``None`` if no file with rows has to be read."""
         sources: dict[pa.Schema, list[str]] = {}
         full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
         for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
@@ -162,7 +162,7 @@ class Merger:
         return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
 
     def _address(self, scratch: Path, file: DataFile) -> str:
-        """Return the address at which Spark reads a file."""
+        """Return the address where Spark reads a file. In local mode, download the file first."""
         if self._uri is not None:
             return f"{self._uri}/{file.key}"
         path = scratch / f"{secrets.token_hex(8)}.parquet"
@@ -172,7 +172,7 @@ class Merger:
         return str(path)
 
     def _write_file(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
-        """Write the merged file, and check its number of rows."""
+        """Write the merged file, check the number of rows, and return the file's path."""
         metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
         if self._uri is None:
             merge.write(str(scratch / "out"), metadata)
@@ -210,13 +210,13 @@ class Merger:
         return stored.size if stored else 0
 
     def _put(self, replacement: Replacement, out: str, path: Path | None) -> StoredObject:
-        """Upload the merged file, unless it exists, and read it back."""
+        """Upload the merged file if ``path`` is set, and check the number of rows in the store."""
         store = self._table.store
         is_refused = False
         if path is not None:
             try:
                 store.upload(path, out)
-            except ChangedError:  # another run has uploaded the same rows, and may have continued
+            except ChangedError:  # another run has uploaded a file with this name
                 is_refused = True
         stored = store.find(out)
         rows = self._table.rows_of(stored)
@@ -245,7 +245,7 @@ class Merger:
     def _remove_inputs(self, replacement: Replacement) -> None:
         """Delete the inputs, or replace them by placeholders."""
         table = self._table
-        indexes = {index_key(key) for key in replacement.inputs}  # also if the partition columns have changed since
+        indexes = {index_key(key) for key in replacement.inputs}  # remove them even if no partition is virtual now
         listed = table.store.list(f"{index_key(replacement.inputs[0]).rpartition('/')[0]}/")
         table.delete([*replacement.deleted, *(stored.key for stored in listed if stored.key in indexes)])
         Placeholders(
@@ -273,10 +273,10 @@ def uri_for_executors(target: StorageTarget) -> str:
 
 
 def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
-    """Return settings of Hadoop's file systems with which executors reach the store.
+    """Return Hadoop's settings that executors need to access the store. Only S3 needs these settings.
 
-    For S3, these are all known values. Google's and Azure's file systems, and S3 without fixed keys, use the identity
-    of the cluster's machines, or the cluster's configuration.
+    For Google and Azure, and for S3 without access keys, executors use the identity of the cluster's machines, or the
+    cluster's configuration.
     """
     if not isinstance(target, S3Target):
         return {}

@@ -1,11 +1,11 @@
-"""Documents of maintenance: the change in progress in a folder, and the last maintenance of a table.
+"""Stores the change in progress of a folder (the folder's record), and the last maintenance of a table.
 
-``<table>/_journal/compact-<digest of the folder>.json`` contains a random word while no change is in progress. Each
-write is conditional, so one of two runs continues. No two versions are equal, because stores identify a version by its
-content. ``tests/model/compaction_model.py`` contains the protocol.
+``<table>/_journal/compact-<digest of the folder>.json`` is the record. If no change is in progress, the record is a
+random word. Each write is conditional, so only one of two runs can begin a change. Each version is different, because
+stores identify a version by its content. ``tests/model/compaction_model.py`` models the protocol.
 
-``<table>/_journal/last-compaction.json`` contains the last maintenance. All members show it, and one of them begins the
-next one. It saves work, and lets KEEP continue. Nothing else relies on it.
+``<table>/_journal/last-compaction.json`` contains the last maintenance. All members of the consumer group show this
+document. The member that first writes the document begins the next maintenance. Losing the document costs only work.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ from app.storage.document import Document, Form
 from app.table.layout import is_data_file, journal_folder
 
 _VERSION = 1
-_WORD = 16  # bytes of a record without a change in progress; other records are longer
+_WORD = 16  # size in bytes of a record without a change in progress; a record with a change is longer
 _STAGING = ".d/"
 _REMEDY = "Use the release that wrote it"
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A change of a folder that a run begins."""
+    """A change of a folder: the input files, and the merged file that replaces these inputs."""
 
-    folder: str  # below the table's root
-    deleted: Sequence[str]  # keys of files that are deleted once ``out`` exists
-    # Keys of files that are replaced by placeholders instead, because the catalog lists them, or because they are
-    # merged files, which a stalled run may upload again.
+    folder: str  # path below the table's root
+    deleted: Sequence[str]  # object keys of the inputs to delete after the upload of ``out``
+    # Object keys of the inputs to replace by placeholders: files that the catalog lists, and merged files, because a
+    # stalled run may upload a merged file again.
     emptied: Sequence[str]
-    out: str | None  # key of the merged file, if any rows remain
-    rows: int  # rows of ``out``
+    out: str | None  # object key of the merged file; ``None`` if no rows remain
+    rows: int  # number of rows in ``out``
 
     @property
     def inputs(self) -> Sequence[str]:
-        """The keys of all files that are merged."""
+        """The object keys of all input files."""
         return [*self.deleted, *self.emptied]
 
 
@@ -51,12 +51,12 @@ FolderRecord = Document[Replacement | None]
 
 
 def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecord:
-    """Read the record of a folder. Raise ``UnreadableError`` if it cannot be parsed."""
+    """Read the record of a folder. Raise ``UnreadableError`` if the record cannot be parsed."""
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
 
 def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Replacement, StoredObject]]:
-    """Yield the records with a change in progress, their changes, and their entries of the listing."""
+    """Yield each record with a change in progress, the change, and the record's entry in the listing."""
     for stored in listed_as_open(store, table_root):
         record = _read(store, stored.key, table_root)
         if record.current is not None:
@@ -64,23 +64,23 @@ def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRe
 
 
 def listed_as_open(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:
-    """Yield the records with a change in progress, judged by their sizes."""
+    """List the records with a change in progress. The decision needs only the size of each record."""
     listed = store.list(_prefix(table_root))
     return (stored for stored in listed if stored.size > _WORD and stored.key.endswith(".json"))
 
 
 def staging_folder(table_root: str, token: str) -> str:
-    """Return the folder where the executors of a cluster write a merged file."""
+    """Return the folder where executors of a Spark cluster write a merged file."""
     return f"{_prefix(table_root)}{token}{_STAGING}"
 
 
 def staged_files(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:
-    """Yield the files in all staging folders."""
+    """List the files in all staging folders."""
     return (stored for stored in store.list(_prefix(table_root)) if _STAGING in stored.key)
 
 
 def _prefix(table_root: str) -> str:
-    """No journal has this prefix, because journals are in folders of their consumer groups."""
+    """Return the prefix of records. Journals have other prefixes, because each consumer group has a folder."""
     return f"{journal_folder(table_root)}compact-"
 
 
@@ -120,7 +120,7 @@ def _parse(body: bytes, table_root: str) -> Replacement | None:
 
 
 def last_maintenance(store: ObjectStore, table_root: str) -> Document[Maintenance]:
-    """Return the document, not read yet."""
+    """Return the document with the last maintenance. The caller must read the document."""
     key = f"{journal_folder(table_root)}last-compaction.json"
     return Document(
         store, key, Form("the last maintenance", _parse_maintenance, _maintenance_body, "Delete the object")
@@ -128,7 +128,7 @@ def last_maintenance(store: ObjectStore, table_root: str) -> Document[Maintenanc
 
 
 def keep_maintenance(store: ObjectStore, table_root: str, **done: float) -> None:
-    """Store the result of a command: fields of ``Maintenance``."""
+    """Store the result of a command. ``done`` contains fields of ``Maintenance``."""
     document = last_maintenance(store, table_root)
     before = document.read() or Maintenance()
     with suppress(ChangedError):  # another run has begun or ended at the same moment
@@ -141,7 +141,7 @@ def _maintenance_body(maintenance: Maintenance) -> bytes:
 
 def _parse_maintenance(body: bytes) -> Maintenance:
     try:
-        fields = {**dataclasses.asdict(Maintenance()), **json.loads(body)}  # earlier releases write fewer fields
+        fields = {**dataclasses.asdict(Maintenance()), **json.loads(body)}  # earlier releases wrote fewer fields
         values = {each.name: float(fields[each.name]) for each in dataclasses.fields(Maintenance)}
         if not all(map(math.isfinite, values.values())):
             raise ValueError("it has a number that is not finite")

@@ -1,6 +1,6 @@
-"""Maintains tables automatically: one of the members that write a table runs the commands in the background.
+"""Maintains tables automatically. For each table, one member of the consumer group runs the commands in the background.
 
-The commands are ``compact`` (COMPACT) and ``erase --older-than`` (KEEP). One process handles all tables of this member.
+COMPACT runs ``compact``. KEEP runs ``erase --older-than``. A member runs one command at a time, for one or more tables.
 """
 
 import logging
@@ -30,11 +30,11 @@ from app.time_texts import duration
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 300.0  # between two reads of the results of other members, for the page and the metrics
+_LOOK_SECONDS: Final = 300.0  # seconds between two reads of other members' results, for the status page and metrics
 _STOP_SECONDS: Final = 2.0
 _DAY: Final = 86_400.0
-_LIMITED: Final = ("--at-most", "50")  # percent of the table
-# The commands need little memory next to the connector: see ``app.config.memory``.
+_LIMITED: Final = ("--at-most", "50")  # maximum percentage of the table's bytes that may be erased
+# With these settings, the commands need little memory, see ``app.config.memory``.
 _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
 
 
@@ -42,11 +42,11 @@ _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MAL
 class _Table:
     last: Document[Maintenance]
     due: float
-    since: float  # when this process added the table
+    since: float  # time when this process added the table
 
 
 class SelfMaintenance(Thread):
-    """Works inside its ``with`` block, on the open tables of the connector, and the tables of its consumer group."""
+    """Maintains the connector's open tables and the other tables of the consumer group, inside the ``with`` block."""
 
     def __init__(self, connector: Connector, _: Lane, clock: Callable[[], float] = time.time) -> None:
         super().__init__(name="self-maintenance", daemon=True)
@@ -64,12 +64,12 @@ class SelfMaintenance(Thread):
         self.start()
 
     def __exit__(self, *_: object) -> None:
-        """Stop the thread, also during work, which the next run completes."""
+        """Stop the thread and the command in progress. The next run completes an interrupted change."""
         self._over.set()
-        self.join(_STOP_SECONDS)  # the store may hang
+        self.join(_STOP_SECONDS)  # seconds; a request to the store may block the thread for longer
 
     def run(self) -> None:
-        work = defaultdict[tuple[str, ...], list[str]](list)  # tables by their commands
+        work = defaultdict[tuple[str, ...], list[str]](list)  # the tables for each command
         while not self._over.is_set():
             seconds = _LOOK_SECONDS
             for name, lake in [*self._lakes.items()]:
@@ -86,31 +86,31 @@ class SelfMaintenance(Thread):
                 total = _sum([(last, self._tables[name].since) for name, last in results.items()])
                 self._metrics.maintained(total, results if self._settings.has_tables else {})
             if work:
-                first = max(work)  # "erase" comes first, because erased rows need no merging
+                first = max(work)  # "erase" runs first, because erased rows need no merging
                 with _errors_logged():
                     self._work([*first, *(f"--table={name}" for name in work.pop(first))])
             else:
                 self._over.wait(max(0.0, seconds))
 
     def _add_others(self) -> None:
-        """Add the tables that this process has not opened: of deleted topics, or suspended since the start."""
+        """Add tables that this process has not opened, because the topic was deleted or the table is suspended."""
         for settings in tables_of_group(self._settings, self._store, self._tables):
             with _errors_logged():
                 _, location, *_ = find_table(settings, self._store)
                 if next(
                     self._store.list(journal_folder(location.root)), None
-                ):  # a table in a catalog may have no files
+                ):  # a table that is only in the catalog needs no maintenance
                     self._add(settings.table, self._store, location)
 
     def _add(self, name: str, store: ObjectStore, location: TableLocation) -> None:
-        # Without a time of day, a period that no member has begun is due immediately.
+        # Without COMPACT, the table is due immediately if no member has begun in this period.
         due = self._next() - (0.0 if self._settings.compact else self._period)
         self._tables.setdefault(name, _Table(last_maintenance(store, location.root), due, self._clock()))
 
     def _begin(self, table: _Table) -> list[tuple[str, ...]]:
-        """Read the results of other members, and return the commands that this member begins for the table."""
+        """Read the last maintenance of the table, and return the commands that this member must run now."""
         table.last.read()
-        table.due = min(table.due, self._next())  # the clock may have been ahead
+        table.due = min(table.due, self._next())  # this machine's clock may have been ahead
         if self._clock() < table.due:
             return []
         commands = [*self._commands(table)] if self._claim(table) else []
@@ -121,10 +121,10 @@ class SelfMaintenance(Thread):
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
 
     def _claim(self, table: _Table) -> bool:
-        """Whether this member begins: no other member has begun since the due time, or KEEP was confirmed meanwhile."""
+        """Claim this period for this member; false if another member has begun. A confirmed KEEP can begin again."""
         last = table.last.current or Maintenance()
         waits = last.refused and self._is_confirmed
-        if table.due <= last.begun < table.due + self._period and not waits:  # later times are from a wrong clock
+        if table.due <= last.begun < table.due + self._period and not waits:  # a later time is from a wrong clock
             return False
         try:
             table.last.write(replace(last, begun=self._clock(), refused=0.0))
@@ -168,13 +168,13 @@ def _errors_logged() -> Iterator[None]:
 
 
 def _sum(results: Sequence[tuple[Maintenance, float]]) -> Maintenance:
-    """Sum up the results of tables: their oldest ends, the newest run in progress, and the largest refusal.
+    """Sum up the results of tables. The sum has the oldest end, the newest run in progress, and the largest refusal.
 
-    The time next to each result is when this process added the table.
+    Each result has the time when this process added the table.
     """
     of = {field.name: [getattr(last, field.name) for last, _ in results] for field in fields(Maintenance)}
     total = {name: sum(values) for name, values in of.items()} | {name: max(of[name]) for name in ("age", "refused")}
     total["begun"] = max((last.begun for last, _ in results if last.begun > last.ended), default=min(of["begun"]))
-    for name in ("ended", "erased"):  # a table without a result counts from its addition
+    for name in ("ended", "erased"):  # without a result, the table's ``since`` is used
         total[name] = total[name] and min(getattr(last, name) or since for last, since in results)
     return Maintenance(**total)

@@ -1,4 +1,4 @@
-"""Merges files of a folder into one with a DataFrame job, in this process or on a cluster."""
+"""Merges files of a folder into one file with Spark, on this machine or on a cluster."""
 
 import itertools
 import json
@@ -26,34 +26,34 @@ from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
 from app.spark.java_process import START_HINT, only_java
 from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
-# PySpark raises each error of a query, and also logs its stack in JSON.
+# PySpark raises each error of a query, so these loggers, which repeat the error as JSON, are not needed.
 for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started Java and chosen the master
 _MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
 _LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
 _NUMBER = "number of the folder"
-_MOST_COMPILED = 500  # fields of a table; for more, compilation takes longer than many rows, and more of the heap
-_CALL = "UnresolvedFunction"  # a class of Spark's parser
-# Some functions in these groups of Spark call methods of Java, read files, or return values of the session.
+_MOST_COMPILED = 500  # maximum fields of a table for compiled code; with more, compiling needs too much time and heap
+_CALL = "UnresolvedFunction"  # the class of a function call in Spark's parser
+# Groups of Spark functions that are refused: some functions call Java methods, read files, or show session values.
 _OUTSIDE = {"avro_funcs", "misc_funcs", "protobuf_funcs", "xml_funcs"}
 _CONF = COMMON_CONF | {
-    "spark.sql.variable.substitute": "false",  # a condition's ${env:NAME} would be the environment's
+    "spark.sql.variable.substitute": "false",  # otherwise ${env:NAME} in a condition shows a secret
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # otherwise a task looks up each file
-    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, which the heap contains at a time
-    "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
-    "spark.hadoop.parquet.block.size": str(32 << 20),  # a row group, which is in the heap until it is written
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # more tasks are slower
+    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows in the heap at a time
+    "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no type for nanoseconds
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # bytes of a row group in the heap
 }
 
 
 @contextmanager
 def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a session for the block. No other session may be active in this process.
+    """Yield a Spark session, and stop it at the end of the block. This process may have only one active session.
 
-    A local ``master`` runs in the connector's Java. After ``spark-submit``, that command's master is used. ``heap`` is
-    the driver's heap in Java's notation.
+    A local ``master`` uses the connector's Java. If ``spark-submit`` has started this process, its master is used
+    instead of ``master``. ``heap`` is the size of the driver's heap, for example ``512m``.
 
     Raises:
         ConnectorError: Spark does not start.
@@ -76,12 +76,12 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
         try:
             yield session
         finally:
-            with suppress(Py4JError, ConnectionError):  # Java has already ended
+            with suppress(Py4JError, ConnectionError):  # the Java process has already ended
                 session.stop()
 
 
 def has_ended(session: Any) -> bool:
-    """Whether Spark or its Java process has ended."""
+    """Return whether Spark or its Java process has ended."""
     try:
         return bool(session.sparkContext._jsc.sc().isStopped())
     except (Py4JError, ConnectionError):
@@ -90,10 +90,10 @@ def has_ended(session: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The form of merged files.
+    """The columns of merged files.
 
-    ``columns`` are all columns of the table with their types, in their order. ``rescued`` is the column for values
-    that do not fit.
+    ``columns`` are all columns of the table, in the table's order, with their types. ``rescued`` is the column for
+    values that do not fit.
     """
 
     columns: Mapping[str, pa.DataType]
@@ -112,17 +112,17 @@ def _translated(doing: str) -> Iterator[None]:
 
 
 class Merge:
-    """The rows of files of one folder, in the table's types.
+    """The rows of some files of one folder, converted to the table's types.
 
     Args:
-        sources: addresses of the files by their schemas, which contain only columns of the table.
-        partition_values: the folder's values, for ``erased``, and for files that lack a partition column.
-        erased: SQL conditions that ``may_match`` has accepted. Rows that meet all of them are dropped. Without
-            conditions, all rows are kept.
+        sources: The addresses of the files for each schema. The schemas contain only columns of the table.
+        partition_values: The folder's partition values, for the conditions, and for files without a partition column.
+        erased: SQL conditions that ``may_match`` has accepted. ``write`` omits rows that meet all conditions. If
+            ``erased`` is empty, all rows are written.
 
     Raises:
         FatalError: Spark cannot read a file.
-        SparkLostError: Java has ended; also raised by ``count_erased`` and ``write``.
+        SparkLostError: Java has ended. ``count_erased`` and ``write`` also raise this error.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Merge:
             uris_by_schema.setdefault(self._schema_to_read(schema), []).extend(uris)
         self._conditions = " and ".join(f"({condition})" for condition in erased)
         fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
-        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default, as tables share the session
+        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # "FALLBACK" is Spark's default
         with _translated("reading files of the table with Spark"):
             session.conf.set("spark.sql.codegen.factoryMode", mode)
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in uris_by_schema.items()))
@@ -158,17 +158,17 @@ class Merge:
             return self._frame.filter(self._is_erased).count()
 
     def write(self, out: str, metadata: Mapping[str, Any]) -> None:
-        """Write the rows as one file into a new folder. ``metadata`` becomes the metadata of the first column."""
+        """Write the rows as one file into the new folder ``out``. Store ``metadata`` in the first column's metadata."""
         rescued = self._target.rescued
         first, *others = self._columns or [rescued]
         with _translated("writing a merged file with Spark"):
-            # If a condition is unknown, for a null for example, the row is kept.
+            # If a condition is null for a row, the row is kept.
             frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
-            # Readers that do not merge schemas fail at a column that only some files contain.
+            # Some readers do not merge schemas, and fail if only some files contain a column.
             if self._may_rescue and self._columns and not frame.filter(quoted(rescued).isNotNull()).isEmpty():
                 others.append(rescued)
             of_first = quoted(first).alias(first, metadata=dict(metadata))
-            # Another column may have metadata of an earlier merge.
+            # A column may have metadata of an earlier merge, so the metadata is removed.
             frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
             if self._target.sort_column in self._columns:
                 frame = frame.repartition(1).sortWithinPartitions(quoted(self._target.sort_column).asc_nulls_last())
@@ -177,7 +177,7 @@ class Merge:
             frame.write.parquet(out)
 
     def _schema_to_read(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns to read with their types in the files. Spark reads missing columns as nulls."""
+        """Return the columns to read, with their types in the files. Spark reads missing columns as nulls."""
 
         def types() -> Iterator[tuple[str, pa.DataType]]:
             for name, target in self._target.columns.items():
@@ -188,7 +188,7 @@ class Merge:
         return pa.schema(list(types()))
 
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
-        """Read files with these columns, or some of them, as the columns of the table."""
+        """Read files as the table's columns. Columns of ``schema`` may be missing in a file."""
         others = {name for name in schema.names if schema.field(name).type != self._target.columns[name]}
         kinds = {name: self._types[name] for name in schema.names} | self._spark_types(uris[0], others)
         frame = self._session.read.schema(StructType([*itertools.starmap(StructField, kinds.items())])).parquet(*uris)
@@ -204,7 +204,7 @@ class Merge:
         return frame.select(*values, with_misfits(before, rescued, misfits).alias(rescued))
 
     def _spark_types(self, uri: str, names: Set[str]) -> dict[str, DataType]:
-        """Return the types of these columns as Spark reads them in the file."""
+        """Return the types that Spark finds for these columns in the file."""
         if not names:
             return {}
         frame, doing = self._session.read.parquet(uri), "reading files of the table with Spark"
@@ -227,12 +227,12 @@ def may_match(
     erased: Sequence[str],
     columns: Mapping[str, pa.DataType],
 ) -> Sequence[bool]:
-    """Return for each folder, given by its partition values, whether its rows may meet all these SQL conditions.
+    """Return, for each folder, whether its rows may meet all SQL conditions. ``folders`` are partition values.
 
-    Only conditions that use nothing but partition columns can exclude folders.
+    A condition can exclude a folder only if the condition uses only partition columns.
 
     Raises:
-        ValueError: Spark does not understand a condition, or it uses more than the values of a row.
+        ValueError: Spark cannot parse a condition, or a condition uses more than the values of a row.
         SparkLostError: Java has ended.
     """
     names = {name: None for values in folders for name in values if name not in columns}
@@ -246,7 +246,7 @@ def may_match(
             named = _lasting_names(session, all_columns.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
-        if named <= names.keys():  # in this frame without the table's columns, user would be a function of Spark
+        if named <= names.keys():  # without the table's columns, user would be a function of Spark
             frame = frame.filter(is_erased)
     try:
         matches = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
@@ -256,9 +256,9 @@ def may_match(
 
 
 def _parsed(session: SparkSession, condition: str) -> Column:
-    """Parse a condition that only uses the values of a row. Raise ``ValueError`` for other conditions.
+    """Parse a condition. Raise ``ValueError`` if the condition uses more than the values of a row.
 
-    This happens before Spark analyzes the condition, because Spark then loads classes and reads files.
+    The check precedes Spark's analysis, because the analysis would load classes and read files.
     """
     catalyst: Any = session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
     tree = session._jsparkSession.sessionState().sqlParser().parseExpression(condition)
@@ -276,10 +276,10 @@ def _parsed(session: SparkSession, condition: str) -> Column:
 
 
 def _lasting_names(session: SparkSession, frame: DataFrame) -> set[str]:
-    """Return the columns in the condition of a filter.
+    """Return the columns in the condition of a filtered frame.
 
     Raises:
-        ValueError: the result may differ when rows are written.
+        ValueError: The condition's result changes with the time or at random.
     """
     plan = frame._jdf.queryExecution().analyzed()
     patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
