@@ -169,8 +169,6 @@ ICEBERG = {**ENOUGH, "CATALOG_TYPE": "iceberg", "CATALOG_URL": "https://catalog.
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        (ENOUGH, ("s3://lake", "data/t")),
-        ({**BROKER_ALONE, "STORAGE_URL": "gs://box"}, ("gs://box", "data/t")),
         (AZURE, ("abfss://box@acc.dfs.core.windows.net", "data/t")),
         ({**BROKER_ALONE, "STORAGE_URL": "file:///disk"}, ("file", "/disk/data/t")),
     ],
@@ -226,16 +224,6 @@ def test_what_was_not_told_is_told_with_the_next_event(monkeypatch: pytest.Monke
             run.delivers(5)
     assert [request.json()["eventType"] for request in server.requests] == ["START", "START", "COMPLETE"]
     assert written(server.requests[-1].json()) == (5, 2, 50)
-
-
-def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    with CannedServer(CREATED) as server:
-        pass
-    run = Run(server)
-    with run.lineage:
-        wait_until(lambda: warnings(caplog), "a warning")
-    assert len(warnings(caplog)) == 1
-    assert "refused" in warnings(caplog)[0]
 
 
 def test_the_end_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
