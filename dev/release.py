@@ -84,7 +84,7 @@ def _push(engine: Engine, image: str, tag: str) -> None:
 def join_images(repository: str, version: str, architectures: list[str]) -> str:
     """Push a list of the images of these architectures under each name of the release, and return its digest.
 
-    Only the list is pushed. With ``--all``, Podman would convert the images, which loses their health check.
+    ``--all=false`` pushes only the list. Otherwise Podman converts the images, to a format without a health check.
     """
     podman, images = Podman(""), f"{DEFAULT_TAG}-{version}"
     podman.try_call("manifest", "rm", images)  # of an earlier run
