@@ -1,7 +1,6 @@
 """Every way Azure can say no, as the user gets to see it: over a real connection, with the answers put in its mouth."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,6 @@ def error_of_upload(
     ("answer", "hint"),
     [
         (refusal(503, "ServerBusy", "The server is currently unable to receive requests."), "(ServerBusy)"),
-        (refusal(500, "InternalError", "The server encountered an internal error."), "(InternalError)"),
         (refusal(500, "OperationTimedOut", "Operation could not be completed within the time."), "(OperationTimedOut)"),
         (refusal(400, "Md5Mismatch", "The MD5 value did not match."), "(Md5Mismatch)"),
         (refusal(400, "InvalidBlockList", "The specified block list is invalid."), "(InvalidBlockList)"),
@@ -75,7 +73,6 @@ def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, hint: str) -> N
     ("token", "answer", "hint"),
     [
         (READ_ONLY, refusal(403, "AuthorizationPermissionMismatch"), "(sp=rcwdl); the present one permits sp=rl"),
-        (READ_ONLY, refusal(403, "AuthorizationFailure"), "firewall"),
         (SAS, refusal(403, "AuthenticationFailed"), "Check AZURE_STORAGE_SAS_TOKEN"),
         (SAS, refusal(403, "AuthenticationFailed", detail=TIME_FRAME), TIME_FRAME),
         (EXPIRED, refusal(403, "AuthenticationFailed"), "expires at 2024-01-01T00:00:00Z"),
@@ -86,22 +83,12 @@ def test_a_signature_that_does_not_let_in_says_what_it_lacks(file: Path, token: 
 
 
 @pytest.mark.parametrize("sas_token", [None, SAS])
-@pytest.mark.parametrize(
-    ("act", "doing"),
-    [
-        (lambda store: store.connect(""), "connecting to az://lake"),
-        (lambda store: store.read("k"), "reading az://lake/k"),
-    ],
-    ids=["connect", "read"],
-)
-def test_a_service_that_is_not_there_is_retryable_and_named(
-    act: Callable[[AzureStore], object], doing: str, sas_token: str | None
-) -> None:
+def test_a_service_that_is_not_there_is_retryable_and_named(sas_token: str | None) -> None:
     [port] = free_ports(1)
 
     with pytest.raises(RetryableError, match=rf"127\.0\.0\.1:{port}.*refused.*AZURE_STORAGE_ACCOUNT") as caught:
-        act(azure_store(f"http://127.0.0.1:{port}", sas_token=sas_token))
-    assert str(caught.value).startswith(doing)
+        azure_store(f"http://127.0.0.1:{port}", sas_token=sas_token).read("k")
+    assert str(caught.value).startswith("reading az://lake/k")
     assert SIGNATURE not in str(caught.value)
     assert caught.value.__cause__ is None  # whose text has the signature in it
 

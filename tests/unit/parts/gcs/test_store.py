@@ -110,7 +110,6 @@ def error_of_upload(kind: type[ConnectorError], file: Path, answer: Answer) -> C
     ("answer", "shown"),
     [
         (refusal(503, "backendError", "Backend Error"), "Backend Error (backendError)"),
-        (refusal(500, "internalError", "We encountered an internal error. Please try again."), "internal error"),
         (refusal(429, "rateLimitExceeded", TOO_OFTEN), "raise COMMIT_INTERVAL"),
         (refusal(429, "rateLimitExceeded", "Too many requests of this project"), "Too many requests of this project"),
         (refusal(403, "rateLimitExceeded", "Rate limit exceeded"), "Rate limit exceeded"),
@@ -121,7 +120,7 @@ def error_of_upload(kind: type[ConnectorError], file: Path, answer: Answer) -> C
         (Answer(200, b"<html></html>"), "proxy"),
         (said({}), "no generation"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_what_passes_is_retryable(file: Path, answer: Answer, shown: str) -> None:
     assert shown in str(error_of_upload(RetryableError, file, answer))
@@ -138,16 +137,12 @@ def test_an_error_answer_that_is_cut_off_is_retryable() -> None:
     [
         (refusal(403, "forbidden", DENIED), "Grant storage.objects.create on the bucket"),
         (refusal(403, "forbidden", "Permission denied on Cloud KMS key"), "Permission denied on Cloud KMS key"),
-        (
-            refusal(403, "forbidden", "The billing account for the owning project is disabled in state absent"),
-            "billing",
-        ),
         (refusal(403, "retentionPolicyNotMet", "Object is subject to bucket's retention policy"), "retention policy"),
         (refusal(501, "notImplemented", "No such thing"), "No such thing"),
         (refusal(413, "uploadTooLarge", "Too large"), "Too large"),
         (text(403, DENIED), "Grant storage.objects.create on the bucket"),
     ],
-    ids=range(7),
+    ids=range(6),
 )
 def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, shown: str) -> None:
     assert shown in str(error_of_upload(FatalError, file, answer))

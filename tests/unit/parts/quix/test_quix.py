@@ -11,23 +11,21 @@ from tests.support.batches import spec
 from tests.unit.parts.quix.catalog_bench import LOCATION, created, stored
 
 
-def test_a_wrong_token_is_found_at_the_check_though_the_health_page_is_open_to_all(server: CatalogServer) -> None:
-    with pytest.raises(FatalError, match=r"401.*Check CATALOG_AUTH_TOKEN") as caught:
-        QuixCatalog(QuixTarget(server.url, "wr0ng", "default", "sensors")).check()
-
+@pytest.mark.parametrize(
+    ("below", "token", "told"),
+    [
+        ("", "wr0ng", r"401.*Check CATALOG_AUTH_TOKEN"),
+        ("", None, r"401.*Set CATALOG_AUTH_TOKEN"),
+        ("/v9", "catalog-token", r"connecting to the catalog at http.*404.*CATALOG_URL with its path"),
+    ],
+)
+def test_a_wrong_address_or_token_is_found_at_the_check_though_the_health_page_is_open_to_all(
+    server: CatalogServer, below: str, token: str | None, told: str
+) -> None:
+    with pytest.raises(FatalError, match=told) as caught:
+        QuixCatalog(QuixTarget(f"{server.url}{below}", token, "default", "sensors")).check()
     assert "wr0ng" not in str(caught.value)
-
-
-def test_a_missing_token_is_asked_for(server: CatalogServer) -> None:
-    with pytest.raises(FatalError, match=r"401.*Set CATALOG_AUTH_TOKEN"):
-        QuixCatalog(QuixTarget(server.url, None, "default", "sensors")).check()
-
-    assert "authorization" not in server.requests[0].headers
-
-
-def test_an_address_without_a_catalog_below_it_names_its_variable(server: CatalogServer) -> None:
-    with pytest.raises(FatalError, match=r"connecting to the catalog at http.*404.*CATALOG_URL with its path"):
-        QuixCatalog(QuixTarget(f"{server.url}/v9", server.token, "default", "sensors")).check()
+    assert ("authorization" in server.requests[0].headers) == bool(token)
 
 
 def test_the_check_hands_over_the_table_that_it_read(catalog: QuixCatalog, server: CatalogServer) -> None:
@@ -86,20 +84,16 @@ def test_the_table_of_a_quicker_creator_is_the_one_that_counts(server: CatalogSe
     assert (table.location, table.properties["expected_partitions"]) == ("s3://lake/elsewhere", ["day"])
 
 
-def test_a_conflict_is_settled_by_reading(server: CatalogServer, catalog: QuixCatalog) -> None:
-    created(catalog)
-    server.trouble(Trouble(status=409, body=b'{"error": "exists"}'))
-
-    assert created(catalog).location == LOCATION
-
-
-def test_a_table_that_is_not_there_after_creating_it_is_tried_again(
+def test_a_conflict_is_settled_by_reading_and_tried_again_where_no_table_is_there(
     server: CatalogServer, catalog: QuixCatalog
 ) -> None:
     server.trouble(Trouble(status=409))
 
     with pytest.raises(RetryableError, match=r"creating table default\.sensors in the catalog.*409.*does not exist"):
         created(catalog)
+    created(catalog)
+    server.trouble(Trouble(status=409, body=b'{"error": "exists"}'))
+    assert created(catalog).location == LOCATION
 
 
 def test_names_are_encoded_in_paths(server: CatalogServer) -> None:

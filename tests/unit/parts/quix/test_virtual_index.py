@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.parts.quix.virtual_index import write_index
-from app.table.layout import index_key, is_data_file
 
 
 def sidecar(folder: Path, columns: dict[str, Any], virtual: list[str], **values: str) -> pa.Table | None:
@@ -22,19 +21,6 @@ def sidecar(folder: Path, columns: dict[str, Any], virtual: list[str], **values:
 def rows(table: pa.Table | None) -> list[dict[str, Any]]:
     assert table is not None
     return sorted(table.to_pylist(), key=str)
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ("data/t/place=a/data_1.parquet", "data/t/place=a/.vidx/data_1.parquet"),
-        ("data/t/data_1.parquet", "data/t/.vidx/data_1.parquet"),
-        ("data_1.parquet", ".vidx/data_1.parquet"),
-    ],
-)
-def test_it_lies_beside_its_file_and_is_no_data_file(data: str, expected: str) -> None:
-    assert index_key(data) == expected
-    assert not is_data_file(expected, "data/t")
 
 
 def test_it_lists_which_values_occur_together_and_the_folder_s_own(tmp_path: Path) -> None:
