@@ -131,7 +131,7 @@ FAILURES: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_in_trouble(scenario: Scenario, failure: str) -> None:
     connector = scenario.connector(FAILURES[failure], LOUD)
-    connector.wait_for_log(r"ERROR! |[Tt]rying again|FAIL \[|Disconnected")
+    connector.wait_for_log(r"ERROR! |[Rr]etrying|FAIL \[|Disconnected")
     told = pages(connector)
     if connector.exit_code is None:
         connector.stop()

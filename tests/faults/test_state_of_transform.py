@@ -106,7 +106,7 @@ def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
     place.produce(50)
     hasty = replace(FAST, flush_seconds=1.0)
     second = place.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered, timings=hasty)
-    second.wait_until(lambda: "is read again" in caplog.text, "back-pressure")
+    second.wait_until(lambda: "read again" in caplog.text, "back-pressure")
     store.refuse = lambda _: None
     place.finish(second, 150)
     place.assert_whole()
