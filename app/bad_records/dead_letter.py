@@ -1,6 +1,6 @@
-"""The dead letter: rejected records in Parquet next to the table, unchanged and with the reason.
+"""The dead letter: Parquet files next to the table with unchanged rejected records and the reasons.
 
-Each topic-partition and batch has one file, with the name of a data file of one topic-partition:
+Each topic partition and batch has one file. The file is named like a data file of one topic partition:
 ``<root>/_dead_letter/<table>/data_….parquet``.
 """
 
@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 )
 _REQUIRED = {"topic", "partition", "offset", "reason", "rejected_at"}
 _READABLE = pa.schema([field.with_nullable(field.name not in _REQUIRED) for field in SCHEMA])
-_ROWS_AT_A_TIME = 1024  # when reading, because a record may have a megabyte
+_ROWS_AT_A_TIME = 1024  # rows to read at a time, because a record may have a megabyte
 
 
 class DeadLetter(NamedTuple):
@@ -50,10 +50,10 @@ class DeadLetter(NamedTuple):
 
 
 def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:
-    """Returns the records as a table of ``SCHEMA``; never raises for a value.
+    """Returns the records as a table of ``SCHEMA``. No value raises an error.
 
-    ``key`` and ``value`` contain bytes, and text as UTF-8. ``key_json`` and ``value_json`` contain other objects from a
-    deserializer or ``transform()``, as JSON. Both are null for a missing value, such as that of a tombstone.
+    ``key`` and ``value`` contain bytes, and text as UTF-8. ``key_json`` and ``value_json`` contain other Python objects
+    from a deserializer or ``transform()`` as JSON. A missing value, such as a tombstone's, is null in both.
     ``truncated`` marks records with only the start of their value. ``value_size`` is the size of the complete value.
     """
     now = clock()

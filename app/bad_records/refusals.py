@@ -1,4 +1,4 @@
-"""Records that cannot become rows: their errors, their form in the dead letter, and the user's policy for them."""
+"""Records that cannot become rows: errors, their form in the dead letter, and the user's policy for bad records."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,9 +11,9 @@ from app.logs import OnceAMinute
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 from app.reason_texts import OtherFormat, Reason, about, reason_of
 
-OF_THE_KEY = "of the key"  # a note of an error
+OF_THE_KEY = "of the key"  # text of a note that is added to an error
 LONGEST_REASON = 1_000  # characters; the error of a library may quote the complete record
-KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to identify the producer
+KEPT_BYTES = 4096  # bytes that are kept of the value and key of a large message, enough to identify the producer
 
 _HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
 HINT_TRANSFORM = "Correct transform() in app/transform.py"
@@ -35,16 +35,16 @@ class NotARowError(ValueError):
 
 
 class NullValueError(NotARowError):
-    """A value that is null: a tombstone, unless ``transform()`` returned null for another value."""
+    """A null value: a tombstone, or ``transform()`` returned null for a value."""
 
     def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
         super().__init__(Reason(f"{cause}, and a row needs an object with fields"), _HINT_NO_OBJECT)
 
 
 class TooBigError(NotARowError):
-    """A message that is too large for the memory. Only its start is kept. Sizes are in bytes.
+    """A message that is too large for the memory. Only the start of the message is kept. Sizes are in bytes.
 
-    Brokers limit the compressed size of a message: a message of 400 MB may have 400 kB when it is compressed.
+    Brokers limit only the compressed size of a message. A message of 400 MB may have a compressed size of 400 kB.
     """
 
     def __init__(self, size: int, limit: int) -> None:
@@ -55,9 +55,9 @@ class TooBigError(NotARowError):
 
 
 class BadRowsError(ValueError):
-    """Some rows of a batch cannot be written. A step reports all that it finds together.
+    """Some rows of a batch cannot be written. A step reports all these rows together.
 
-    ``reasons`` are by position of the row in the step's rows. ``hint`` is the remedy; empty for the usual one.
+    ``reasons`` contains reasons by position of the row in the step's rows. ``hint`` is empty for the default.
     """
 
     def __init__(self, reasons: Mapping[int, Reason], hint: str = "") -> None:
@@ -74,7 +74,7 @@ class Refusal:
 
 
 ReadMessage = Callable[[Message], Row | Refusal]
-"""Converts a message to a row, or returns the refusal."""
+"""Converts a message to a row, or returns the message's refusal."""
 
 
 def no_object(value: object) -> NotARowError:
@@ -120,7 +120,7 @@ def too_many_rows(rows: int) -> NotARowError:
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
-    """Refuses a message that its deserializers could not read, or that is too big for them."""
+    """Returns the refusal of a message that deserializers could not read, or that is too large."""
     cause = reason_of(error)
     if isinstance(error, TooBigError):
         return Refusal(truncated(message, cause), error.hint)
@@ -134,23 +134,23 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
 
 
 def _is_json(error: Exception, raw: bytes) -> bool:
-    """Whether the text was parsed as JSON, and looks like JSON apart from its mistake."""
+    """Whether a JSON parser has read the text, and the text begins like a JSON object or list."""
     cause = error.__cause__ or error
     # The error has no text if the text is not Unicode.
     return isinstance(cause, JSONDecodeError) and (cause.doc.encode() or raw).lstrip().startswith((b"{", b"["))
 
 
 def not_decompressed(message: Message, offset: int) -> Refusal:
-    """Refuses a message that Kafka's client could not decompress.
+    """Returns the refusal of a message that Kafka's client could not decompress.
 
-    ``offset`` is that of the message or, if several messages are compressed together, of the next one to read.
+    ``offset`` is the message's offset. If several messages are compressed together, it is the next offset to read.
     """
     tp, reason = _tp(message), Reason(f"the Kafka client cannot decompress it: {message.error().str()}")
     return Refusal(Rejected(tp, offset, None, None, None, None, reason, UNKNOWN_SIZE), _HINT_COMPRESSION)
 
 
 def not_written(reason: Reason, row: Row, tp: TopicPartition, hint: str) -> Refusal:
-    """Refuses a row: the unchanged message if it is known, otherwise the row."""
+    """Returns the refusal of a row, with the unchanged message if it is known, otherwise with the row."""
     if row.message is not None:
         return Refusal(unchanged(row.message, reason), hint)
     timestamp = known_timestamp(row.timestamp)
@@ -158,13 +158,13 @@ def not_written(reason: Reason, row: Row, tp: TopicPartition, hint: str) -> Refu
 
 
 def unchanged(message: Message, reason: Reason) -> Rejected:
-    """Keeps the bytes of the message. JSON that is parsed and written may differ, and its null is not a tombstone."""
+    """Returns a rejected record with the bytes of the message, because parsed and rewritten JSON may differ."""
     timestamp, headers = known_timestamp(message.timestamp()[1]), headers_of(message)
     return Rejected(_tp(message), message.offset(), timestamp, message.key(), message.value(), headers, reason)
 
 
 def truncated(message: Message, reason: Reason) -> Rejected:
-    """Keeps the start of a message that is too big, with its offset and its size."""
+    """Returns a rejected record with the start, the offset and the size of a message that is too large."""
     key, value, headers = message.key(), message.value(), headers_of(message)
     return replace(
         unchanged(message, reason),
@@ -190,7 +190,7 @@ def headers_size(headers: Headers | None) -> int:
 class BadRecords:
     """Applies the user's policy to each bad record: keep it in the dead letter, skip it, or end the process.
 
-    Logs at most one record of a topic in a minute, and their number at the end.
+    Logs at most one bad record of a topic per minute, and the number of all bad records at the end.
     """
 
     def __init__(
@@ -202,11 +202,11 @@ class BadRecords:
 
     @property
     def skipped(self) -> int:
-        """Number of records skipped since the start. Safe from any thread."""
+        """Number of records that were skipped since the start. Any thread may read this property."""
         return self._records.count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process must end."""
+        """Returns whether the record goes to the dead letter. Raises ``DataError`` if the process must end."""
         record = f"the record of {rejected.tp} at offset {rejected.offset}"
         if self._choice == "fail":
             raise DataError(f"reading {record}", rejected.reason, hint, record=(rejected.tp, rejected.offset))
@@ -216,7 +216,7 @@ class BadRecords:
         return self._choice == "dead-letter"
 
     def log_total(self) -> None:
-        """Logs the number of bad records since the start, if any. Redelivered records count again."""
+        """Logs the number of bad records since the start if it is not 0. Redelivered records are counted again."""
         if self._records.count:
             fate = "went to the dead letter" if self._choice == "dead-letter" else "were skipped (ON_BAD_RECORD=skip)"
             self._log(f"bad records since the start: {self._records.count:,}; they {fate}")

@@ -18,40 +18,40 @@ class TooLargeError(FatalError):
 
 
 class RestartError(FatalError):
-    """A restart helps: it reads the table in the catalog again, on new connections."""
+    """A restart helps, because it reads the table in the catalog again on new connections."""
 
     exit_code = 75
 
 
 class CatalogTarget(Protocol):
-    """Address and login of a catalog, and the table in it, from the settings."""
+    """Address and login of a catalog, and the name of the table in this catalog, from the settings."""
 
     @property
     def url(self) -> str: ...
 
 
 class Catalog(Protocol):
-    """One table in a catalog; methods with a body are the default for catalogs that need no more.
+    """One table in a catalog. Methods with a body are defaults for catalogs that need nothing else.
 
     Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections; ``NotTakenError`` if the
     request was not carried out) or ``FatalError`` (401, 403, other 4xx, 501, an answer that breaks the contract).
     """
 
     def check(self) -> CatalogTable | None:
-        """Checks that the catalog answers and authorises the connector, by reading the table; see ``table``."""
+        """Reads the table to check that the catalog answers and authorises the connector. Returns it like ``table``."""
 
     def table(self) -> CatalogTable | None:
-        """Returns the table, or ``None`` if the catalog does not have it."""
+        """Returns the table; ``None`` if the catalog does not have the table."""
 
     def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
-        """Creates the table at its location, a URI without a trailing slash; returns the catalog's table."""
+        """Creates the table at ``location``, a URI without a trailing slash. Returns the catalog's table."""
 
     def sync_properties(self, table: CatalogTable, spec: PartitionSpec) -> None:  # noqa: ARG002
-        """Updates the properties of an existing table to the settings. Never raises: a failure is logged."""
+        """Updates the properties of an existing table to the settings. Failures are logged, and not raised."""
         return
 
     def add_source(self, topic: str) -> None:  # noqa: ARG002
-        """Registers the topic as a source of the table. Never raises: a failure is logged."""
+        """Registers the topic as a source of the table. Failures are logged, and not raised."""
         return
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:

@@ -1,1 +1,1 @@
-"""Consumes from Kafka: ``plain`` is the connector's own loop, ``framework`` the sink of quixstreams' application."""
+"""Consumes from Kafka. ``plain`` contains the connector's own loop, and ``framework`` the sink for quixstreams."""

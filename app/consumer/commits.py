@@ -1,6 +1,6 @@
-"""Commits to Kafka the offsets where partitions begin, and the offsets up to which the log is in the lake.
+"""Commits offsets to Kafka: the offsets where partitions begin, and the offsets up to which records are in the lake.
 
-All commits carry the connector's mark.
+Each commit contains the connector's mark.
 """
 
 import logging
@@ -21,12 +21,12 @@ from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 60.0  # then all offsets are committed again, because a commit may have failed
+_AGAIN_SECONDS = 60.0  # after this time, all offsets are committed again, because a commit may have failed
 _COMMITTING_STARTS = "committing the first offsets of partitions"
 
 
 def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
-    """Log which partitions do not begin at the group's offset, and why."""
+    """Log the partitions that do not begin at the group's offset, and the reasons."""
     skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
     if skipped:
         logger.warning(
@@ -45,10 +45,10 @@ def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
 
 
 def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., object]) -> None:
-    """Commit the first offsets of partitions whose offsets a tool has set, before anything is written.
+    """Commit the first offsets of partitions whose offsets a tool has set, before records are written.
 
-    Otherwise, after a crash the journal would be ahead of this offset, and the next value of ``FOLLOW_OFFSETS`` would
-    follow it again.
+    Otherwise the journal would be ahead of this offset after a crash. The next value of ``FOLLOW_OFFSETS`` would then
+    follow this offset again.
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
     if offsets:
@@ -58,14 +58,14 @@ def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., 
 def commit_where_partitions_begin(
     consumer: Consumer, starts: Iterable[tuple[TopicPartition, tuple[Start, PartitionOffsets]]]
 ) -> None:
-    """Commit offsets for partitions without one, and correct offsets that would skip records, before quixstreams reads.
+    """Commit missing offsets, and correct offsets that would skip records, before quixstreams reads.
 
-    The client of quixstreams begins at the group's offset, otherwise at the first record in Kafka. The table may be
-    ahead of that record. After a crash, the offset of the state and of other sinks would then be unknown. The offset of
-    a deleted topic would skip records of the present topic.
+    The client of quixstreams begins at the group's offset. Without an offset, the client begins at the first record in
+    Kafka, although the table may contain later records. After a crash, the offset of the state and of other sinks would
+    be unknown. The offset of a deleted topic would skip records.
 
-    Kafka accepts offsets only while the group is empty. Otherwise the group's first member has already committed them.
-    ``consumer`` has not subscribed. ``starts`` contains the result of ``Member.would_begin`` for each partition.
+    Kafka accepts these offsets only if the group has no members. Otherwise its first member has already committed them.
+    ``consumer`` must not have subscribed. ``starts`` contains the result of ``Member.would_begin`` for each partition.
     """
     commits: list[KafkaTopicPartition] = []
     would_skip = False
@@ -88,7 +88,7 @@ def commit_where_partitions_begin(
 
 
 def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
-    """Replace ``commit`` of a quixstreams consumer: it adds the connector's mark. Returns the new function."""
+    """Make ``commit`` of a quixstreams consumer add the connector's mark. Return the new function."""
     unmarked = consumer.commit
 
     def marked(offsets: Sequence[KafkaTopicPartition], **options: Any) -> Any:
@@ -99,7 +99,7 @@ def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
 
 
 class OffsetCommitter:
-    """Commits the offsets up to which partitions are in the lake, for Kafka's tools. For the consumer's thread."""
+    """Commits the offsets of records in the lake, which Kafka's tools display. For the consumer's thread."""
 
     def __init__(self, client: Consumer, metrics: Metrics, timings: Timings) -> None:
         self._client = client
@@ -108,7 +108,7 @@ class OffsetCommitter:
         self._again_at = 0.0
 
     def commit(self, assignments: Sequence[Assignment], *, asynchronous: bool) -> None:
-        """Commit new offsets, and all offsets once a minute. A failed commit needs no retry before that."""
+        """Commit new offsets. Once a minute, commit all offsets; therefore a failed commit needs no earlier retry."""
         offsets = {partition: offset for assignment in assignments for partition, offset in assignment.to_commit()}
         if offsets:
             self._metrics.committed({partition.tp: offset for partition, offset in offsets.items()})

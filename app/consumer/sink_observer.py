@@ -1,4 +1,4 @@
-"""Interfaces for parts that follow the sink's work: an observer, for stream timeouts, and the end of a run."""
+"""Interfaces for parts that follow the sink's work: an observer for stream timeouts, and the end of a run."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -10,11 +10,11 @@ from quixstreams.models import Deserializer
 from app.delivery.members import Members
 from app.model import Message, Rejected, TopicPartition
 
-IsHeard = Callable[[TopicPartition], bool]  # whether a partition is being consumed
+IsHeard = Callable[[TopicPartition], bool]  # returns whether a partition is being consumed
 
 
 class SinkObserver:
-    """Notified of the sink's work, on the consumer's thread. This base class does nothing."""
+    """Receives notifications of the sink's work on the consumer's thread. This base class does nothing."""
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
     def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
@@ -29,14 +29,14 @@ class SinkObserver:
         """A flush has ended, successful or not."""
 
     def waited(self) -> None:
-        """The loop has waited for free space in the buffer."""
+        """The consumer's loop has waited for free space in the buffer."""
 
 
 NOBODY = SinkObserver()
 
 
 class KeyWatch(Protocol):
-    """Creates an observer that follows the keys of these topics. ``key_deserializer`` must deserialize the keys."""
+    """Creates an observer that follows the message keys of topics. ``key_deserializer`` must deserialize these keys."""
 
     key_deserializer: Deserializer
 
@@ -44,10 +44,10 @@ class KeyWatch(Protocol):
 
 
 class RunEnd(AbstractContextManager[None], Protocol):
-    """The end of a run. The lane runs inside its ``with`` block."""
+    """The end of a run. The lane runs inside the ``with`` block of this context manager."""
 
     def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int, /) -> Sequence[Message]:
-        """Returns the messages before the end. Offsets ascend. ``taken`` is the assignment's next offset."""
+        """Returns the messages before the end, in the order of offsets. ``taken`` is the next offset."""
 
     def only(self, deserialize: Callable[[Any], Any], /) -> Callable[[Any], Any]:
         """Wraps ``row_deserialize`` of a topic, so that quixstreams skips messages after the end."""
@@ -55,11 +55,11 @@ class RunEnd(AbstractContextManager[None], Protocol):
     def watch(
         self, members: Members, assigned: Callable[[], Collection[TopicPartition]], stop: Callable[[], None], /
     ) -> None:
-        """Calls ``stop`` at the end. ``assigned`` returns this member's partitions, none during a rebalance."""
+        """Calls ``stop`` at the end. ``assigned`` returns this member's partitions; none during a rebalance."""
 
 
 class Observed:
-    """Notifies the observer of assigned partitions, because quixstreams does not report them.
+    """Notifies the observer of assigned partitions, because quixstreams does not report assignments.
 
     For the consumer's thread, except ``unassigned``.
     """

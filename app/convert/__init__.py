@@ -1,1 +1,1 @@
-"""Records → one Arrow table in the table's types, and the partition values of each row."""
+"""Converts records to one Arrow table in the types of the lake's table, and calculates each row's partition values."""

@@ -1,8 +1,8 @@
-"""Converts a batch's records into one table, in the column types that all members share, with their partition values.
+"""Converts a batch into one Arrow table and partition values, in the column types that all members share.
 
-Many messages are converted at a time (``whole_batches``). Those that it refuses are converted one by one, like all rows
-from ``transform()``. Both ways keep the order of the batch and return the same result: the first value of a column
-decides its type.
+``whole_batches`` converts many messages at a time. Messages that ``whole_batches`` refuses are converted one by one.
+All rows from ``transform()`` are converted one by one too. The two ways return the same rows in the same order. The
+first value of a new column decides the column's type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _RENAME_HINT = "Choose another column in RENAME_COLUMNS, or drop the field of th
 
 
 class Schema(Protocol):
-    """The table's schema, as ``app.table.schema_store.SchemaStore`` holds it."""
+    """The table's schema. ``app.table.schema_store.SchemaStore`` implements this protocol."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -40,7 +40,7 @@ class Schema(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A converted batch. ``rows`` is ``None`` if all were rejected. ``rescued`` are the values that fit no column."""
+    """A converted batch. ``rows`` is ``None`` if no row is accepted. ``rescued`` contains values that fit no column."""
 
     rows: Rows | None
     rejected: Sequence[Rejected]
@@ -48,7 +48,7 @@ class Converted:
 
 
 class _Line(NamedTuple):
-    """A row, the number of its part, and its place in the batch."""
+    """A row, the index of the batch part that contains the row, and the row's position in the batch."""
 
     row: Row
     part: int
@@ -57,7 +57,7 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Work:
-    """A batch and its results so far: converted rows by chunk, and refused records with their places in the batch."""
+    """A batch and the results so far: converted rows of each chunk, and refused records with their positions."""
 
     batch: Batch
     patiently: Patiently
@@ -75,9 +75,9 @@ class _Work:
 
 @dataclass(slots=True, kw_only=True)
 class BatchConverter:
-    """Converts batches, on one thread.
+    """Converts batches. Only one thread may use an instance.
 
-    ``whole_batches`` converts many messages at a time, ``read_message`` one. Rows need neither.
+    ``whole_batches`` converts many messages at a time. ``read_message`` converts one message. Rows need neither.
     """
 
     spec: PartitionSpec
@@ -94,7 +94,7 @@ class BatchConverter:
         self.metadata = metadata_of(self.spec, self.metadata)
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Converts a batch. ``patiently`` repeats a call while the store or the schema registry does not answer.
+        """Converts a batch. ``patiently`` repeats a call until the store or the schema registry answers.
 
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
@@ -110,7 +110,7 @@ class BatchConverter:
             for chunk in chunks(batch):
                 self._convert_chunk(work, chunk, self.whole_batches)
         rows = self._join(work)
-        if rows is None and work.converted:  # a column became double, and has a whole number with too many digits
+        if rows is None and work.converted:  # a double column contains an integer with too many digits
             work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
             rows = self._join(work)
@@ -127,10 +127,10 @@ class BatchConverter:
     # --- many at a time ---------------------------------------------------------------------------------------------
 
     def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Converts as much as possible at a time: halves a refused chunk until a few messages are read one by one.
+        """Converts a chunk at a time. If the chunk is refused, it splits the chunk into halves and converts each half.
 
-        These few may add a column, so that the rest can be converted at a time. If not, most messages are unusual, and
-        the rest is read one by one too. Returns whether any messages were converted at a time.
+        A refused chunk of a few messages is converted one by one. If the other messages are still refused, they are
+        also converted one by one. Returns whether any messages were converted at a time.
         """
         if self._is_converted(work, chunk, whole_batches):
             return True
@@ -174,7 +174,7 @@ class BatchConverter:
         return lines
 
     def _convert_lines(self, work: _Work, lines: list[_Line], schema: TableSchema) -> Sequence[Row]:
-        """Converts rows, and returns those that were not refused, after the rules of fields."""
+        """Converts rows. Returns the accepted rows, with dropped, renamed and hashed fields."""
         while lines:
             parts = [line.part for line in lines]
             try:
@@ -201,10 +201,10 @@ class BatchConverter:
         return []
 
     def _apply_rules(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Returns the rows after the rules of fields.
+        """Returns the rows with dropped, renamed and hashed fields.
 
         Raises:
-            BadRowsError: rows contain two fields that would become one column.
+            BadRowsError: two fields of a row would have the same column name.
         """
         if not self.field_rules:
             return rows
@@ -220,7 +220,7 @@ class BatchConverter:
         return changed
 
     def _conversion(self, work: _Work, rows: Sequence[Row], schema: TableSchema, extra: Columns) -> Conversion:
-        """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
+        """Returns the rows as a table in the types that all members share; no columns if no row has a value."""
         lost = lost_metadata(self.metadata, rows)
         while True:
             conversion = convert(rows, schema, self.rules, extra, most=work.most_scalars, lost=lost)
@@ -229,7 +229,7 @@ class BatchConverter:
             schema = self._extend(work, conversion.schema)
             if all(schema.columns.get(column.name) == column.type for column in conversion.table.schema):
                 return conversion
-            # Another member has just stored a different type of one of the columns.
+            # Otherwise another member has just stored a different type for one of these columns.
 
     def _tps(self, work: _Work, parts: Sequence[int]) -> list[TopicPartition]:
         return [work.batch.parts[part].offsets.tp for part in parts]
@@ -244,7 +244,7 @@ class BatchConverter:
         rows = join_rows(work.converted, self.schema.current.columns) if work.converted else None
         if rows is None or rows.table.column_names:
             return rows
-        # A table without columns would have no rows either.
+        # A table without columns would contain no rows.
         schema = self.schema.current
         if KEY_COLUMN not in schema.columns:
             schema = self._extend(work, TableSchema({**schema.columns, KEY_COLUMN: pa.string()}))
@@ -253,6 +253,6 @@ class BatchConverter:
 
 
 def _rows_of(batch: Batch) -> list[_Line]:
-    """Returns the rows from ``transform()``, which precede the messages."""
+    """Returns the rows from ``transform()``. They precede the messages of the batch."""
     rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
     return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]

@@ -1,7 +1,7 @@
-"""Splits a batch into chunks of messages that are converted at a time, and joins their rows into one table.
+"""Splits a batch into chunks of messages, and joins the converted rows of all chunks into one table.
 
-A chunk contains up to 8 MB of messages, and fewer if some of them must be converted one by one. Chunks keep the order
-of the messages, because the first value of a column decides its type.
+A chunk contains up to 8 MB of messages. Chunks become smaller if some messages must be converted one by one. Chunks
+keep the order of the messages, because the first value of a new column decides the column's type.
 """
 
 from bisect import bisect_right
@@ -14,21 +14,21 @@ import pyarrow as pa
 from app.convert.columns import CONVERSION_ERRORS, accepts, recast
 from app.model import Batch, Headers, Message
 
-Values = Sequence[bytes]  # of messages that have a value
-AllHeaders = Sequence[Headers | None]  # of the same messages
+Values = Sequence[bytes]  # values of the messages that have a value
+AllHeaders = Sequence[Headers | None]  # headers of the messages in ``Values``
 
-FEW = 256  # up to this number, messages are converted faster one by one
-_MOST_BYTES = 8 * 2**20  # parsing copies them
+FEW = 256  # this number of messages or fewer are converted faster one by one
+_MOST_BYTES = 8 * 2**20  # bytes of messages in a chunk; the parser copies these bytes
 # If each message has different field names, n messages have n columns, and their table has n * n cells.
 _MOST_ONE_BY_ONE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive messages of a batch, of any parts.
+    """Consecutive messages of a batch. The messages may be in several batch parts.
 
-    ``parts`` contains the number of each message's part (int32). ``first`` is the place of the first message in the
-    batch.
+    ``parts`` contains the index of each message's batch part (int32). ``first`` is the position of the first message in
+    the batch.
     """
 
     messages: Sequence[Message]
@@ -56,9 +56,9 @@ class Chunk:
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """Yields all messages of a batch, which follow its rows, split after 8 MB.
+    """Yields all messages of a batch, in chunks of up to 8 MB. The positions of messages follow the positions of rows.
 
-    Parts share a chunk. With 100 partitions, a chunk for each would contain only a few hundred messages.
+    A chunk may contain several parts. With 100 partitions, a chunk of one part would be only a few hundred messages.
     """
     counts = map(len, batch.messages)
     parts = [pa.repeat(pa.scalar(part, pa.int32()), count) for part, count in enumerate(counts)]
@@ -78,9 +78,9 @@ def chunks(batch: Batch) -> Iterator[Chunk]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Converted rows: their columns, one array for each partition column, and the number of each row's part (int32).
+    """Converted rows: a table, an array for each partition column, and the index of each row's batch part (int32).
 
-    Rows without any value have a table without columns. ``has_timestamps``: whether any record has the timestamp field.
+    If no row has a value, ``table`` has no columns. ``has_timestamps``: whether any record has the timestamp field.
     """
 
     table: pa.Table
@@ -90,13 +90,13 @@ class Rows:
 
 
 def join_rows(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
-    """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
+    """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit these types.
 
-    ``converted`` contains the rows of at least one chunk. Their types are those of ``kinds``, or earlier ones.
+    ``converted`` contains the rows of at least one chunk. Their columns may have earlier types than in ``kinds``.
     """
     try:
         tables = [_in_types(rows.table, kinds) for rows in converted]
-    except CONVERSION_ERRORS:  # such as whole numbers with more digits than a double
+    except CONVERSION_ERRORS:  # such as integers with more digits than a double
         return None
     if len(converted) == 1:
         return replace(converted[0], table=tables[0])

@@ -1,8 +1,8 @@
-"""Converts a column as a whole, in C++, from the type that Arrow infers.
+"""Converts a complete column in C++, from the type that Arrow infers.
 
-Arrow refuses most columns with values of several types, but not all. It converts ``True`` among floats to 1.0. It drops
-the time of day of a datetime among dates, and the zone of a datetime among datetimes without a zone. Therefore the
-original values are checked.
+Arrow refuses most columns with values of several types, but not all. Among floats, Arrow converts ``True`` to 1.0.
+Among dates, Arrow drops the time of day of a datetime. Among datetimes without a zone, Arrow drops zones. Therefore
+this module checks the original values.
 """
 
 import gc
@@ -21,18 +21,18 @@ from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import FEW_CELLS, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
 from app.table.type_names import parts, scalar_count
 
-Columns = Mapping[str, pa.Array]  # by name, all equally long
+Columns = Mapping[str, pa.Array]  # arrays of equal length, by column name
 
-# Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
+# Arrow raises these errors for values of several types, for numbers too large for any type, and for invalid Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 CHUNK_ROWS = 4096
 _NESTED = frozenset({dict, list})
-_FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # of objects: each needs 8 bytes, with or without a value
+_FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # cells of objects: each cell needs 8 bytes, with or without a value
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
 
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
-    """Returns the values as an Arrow array; ``None`` if Arrow has no type for all of them, or needs too many cells."""
+    """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or cells would be too many."""
     values = values if isinstance(values, list) else list(values)
     if _is_deep(values) or _is_sparse(values, are_records=are_records):
         return None
@@ -44,9 +44,9 @@ def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | Non
 
 
 def _is_deep(values: Iterable[Any]) -> bool:
-    """Whether values have more levels than a column. Arrow's memory grows by the square of them: 250 MB for 900."""
-    for _ in range(MAX_DEPTH + 2):  # of the records themselves, of a column, and one more
-        # The garbage collector does not track a dictionary of only numbers and texts.
+    """Whether values have too many levels. Arrow's memory grows with the square of the levels: 900 need 250 MB."""
+    for _ in range(MAX_DEPTH + 2):  # one level for the record, ``MAX_DEPTH`` levels for a column, and one more
+        # The garbage collector does not track a dictionary that contains only numbers and texts.
         nested = list(filter(gc.is_tracked, values))
         if not nested:
             return False
@@ -57,9 +57,9 @@ def _is_deep(values: Iterable[Any]) -> bool:
 
 
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
-    """Whether Arrow would make many empty cells: an object has a cell for each field of all objects at its place.
+    """Whether Arrow would create too many empty cells. In Arrow, each object has a cell for each field of all objects.
 
-    The fields of records, which are columns, have a cell for each record in any case.
+    The fields of records are columns. Columns always have a cell for each record, and do not count here.
     """
     unchecked = [(values, len(values))]
     while unchecked:
@@ -85,17 +85,17 @@ def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
 def coerce_array(
     array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED
 ) -> Column:
-    """Fits a column of ``values``. If they do not fit as a whole, it fits ``CHUNK_ROWS`` of them at a time.
+    """Fits ``values`` into a column. If the complete column does not fit, it fits ``CHUNK_ROWS`` values at a time.
 
-    ``array`` contains the values as Arrow infers them, ``None`` if it cannot. ``kind`` is ``None`` for a new column.
-    ``fixed``: the user has set the type.
+    ``array`` contains the values in the type that Arrow infers, or is ``None``. ``kind`` is ``None`` for a new column.
+    ``fixed`` is true if the user has set the column's type.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, growth=growth)
     return fast or _fit_in_chunks(list(values), kind, fixed=fixed, growth=growth)
 
 
 def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth) -> Column:
-    """Fits value by value only those chunks that contain an unusual value, or precede the decision on the type."""
+    """Fits values in chunks. Only chunks that do not fit at a time are fitted value by value."""
     if len(values) <= CHUNK_ROWS:
         return coerce_column(values, kind, fixed=fixed, growth=growth)
     free = growth.free
@@ -109,7 +109,7 @@ def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, 
         final = parts[-1].kind
     try:
         return _join(parts, final, len(values))
-    except CONVERSION_ERRORS:  # whole numbers with more digits than a double, which the column became later
+    except CONVERSION_ERRORS:  # the column became double, and integers have too many digits for a double
         growth.free = free
         return coerce_column(values, kind, fixed=fixed, growth=growth)
 
@@ -135,14 +135,14 @@ def _fit_whole(
         return Column(None, kind, {}, None)
     if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
         return None
-    if fixed and _has_void_struct(array.type):  # may be text: {} in a column fixed to string
+    if fixed and _has_void_struct(array.type):  # {} becomes text if the user has set the column's type to string
         return None
     first = None
     if kind is None:
         if growth.is_full:
             return None
         first = int(pc.index(array.is_valid(), True).as_py())
-        # Arrow infers double for whole numbers and fractions together, but the first value decides the type.
+        # Arrow infers double for a mixture of integers and fractions, but here the first value decides the type.
         kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
     try:
         stored = _recast_column(array, _canonical(kind), fixed=fixed, widens=growth.widens)
@@ -158,7 +158,7 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: bool) -> pa.Array | None:
-    """Casts the column to its type, or int64 with fractions to double; ``None`` if values must be fitted one by one."""
+    """Casts to the column's type; bigint may become double. ``None`` if values must be fitted one by one."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
             try:
@@ -169,12 +169,12 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: b
     if fixed and pa.types.is_string(array.type) and pa.types.is_temporal(kind):
         return _parse(array, kind)
     if fixed and kind == pa.string() and array.type in (pa.int64(), pa.bool_()):
-        return array.cast(kind)  # the same text as in JSON
+        return array.cast(kind)  # the cast writes the same text as JSON
     return recast(array, kind) if accepts(kind, array.type) else None
 
 
 def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
-    """Parses the texts as the first type that accepts the first text; ``ArrowInvalid`` if Arrow refuses any text."""
+    """Parses texts as the first of ``kinds`` that fits the first text; ``ArrowInvalid`` if any text does not fit."""
     first = texts.drop_null()[:1]  # Arrow needs a microsecond for each text that it refuses
     for kind in kinds:
         with suppress(pa.ArrowInvalid):
@@ -184,9 +184,9 @@ def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
 
 
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Parses times, all with a zone or all without (then UTC); ``None`` if values must be fitted one by one."""
+    """Parses times that all have a zone, or none (then UTC); ``None`` if a year is not 1 to 9999."""
     moments = parse_times(array, *((ZONED, UNZONED) if kind == ZONED else (kind,))).cast(kind)
-    # Arrow accepts the year 0, also from the year 1 with a zone. Python does not.
+    # Arrow accepts the year 0. With a zone, a time in the year 1 can become the year 0 in UTC. Python has no year 0.
     numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
     first, last = DAYS if pa.types.is_date(kind) else MICROSECONDS
     return moments if first <= numbers["min"] and numbers["max"] <= last else None
@@ -204,7 +204,7 @@ def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
 
 
 def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
-    """Whether arrays of the type ``source`` can be cast to ``kind``. A value may still not fit."""
+    """Whether arrays of the type ``source`` can be cast to ``kind``. The cast may still fail for some values."""
     if is_void(source):
         return True
     if pa.types.is_struct(kind) and pa.types.is_struct(source):
@@ -214,7 +214,7 @@ def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
         )
     if pa.types.is_list(kind) and pa.types.is_list(source):
         return accepts(kind.value_type, source.value_type)
-    if pa.types.is_decimal(source):  # of Avro
+    if pa.types.is_decimal(source):  # from Avro
         return bool(pa.types.is_decimal(kind))
     if pa.types.is_integer(source):
         return kind in (pa.int64(), pa.int32(), pa.float64())
@@ -222,7 +222,7 @@ def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
 
 
 def has_sparse_list(array: pa.Array) -> bool:
-    """Whether the array contains a list that is refused when values are fitted one by one."""
+    """Whether the array contains a list that ``app.convert.values`` would refuse because most cells are empty."""
     if pa.types.is_struct(array.type):
         return any(map(has_sparse_list, array.flatten()))
     if not pa.types.is_list(array.type):
@@ -246,7 +246,7 @@ def has_values(array: pa.Array | None) -> bool:
 
 
 def is_void(kind: pa.DataType) -> bool:
-    """Whether a type has no values: null, and a struct with fields of these types only."""
+    """Whether a type has no values: the null type, or a struct whose fields all have no values."""
     return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(map(is_void, parts(kind))))
 
 
@@ -255,11 +255,11 @@ def _has_void_struct(kind: pa.DataType) -> bool:
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Casts without loss: fields of structs by name. A struct without any value becomes null."""
+    """Casts an array without loss. Fields of structs are matched by name. A struct without any value becomes null."""
     if is_void(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
-        # By position, because Arrow reads a name that begins with a dot or a bracket as a path.
+        # Fields are read by position, because Arrow reads a name that begins with a dot or a bracket as a path.
         fields = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
         children = [
             recast(fields[field.name], field.type) if field.name in fields else pa.nulls(len(array), field.type)
@@ -281,13 +281,13 @@ def _has_negative_zero(array: pa.Array) -> bool:
 
 
 def _is_mixed(array: pa.Array, values: Sequence[Any]) -> bool:
-    """Whether Arrow has changed values of another type without an error."""
+    """Whether Arrow has silently changed values of another type."""
     rows = _suspects(array)
     return rows is not None and any(_differs(values[row], array.type) for row in rows.to_pylist())
 
 
 def _suspects(array: pa.Array) -> pa.Array | None:
-    """Returns the rows whose values must be checked; ``None`` for no row."""
+    """Returns the rows whose values must be checked; ``None`` if no row must be checked."""
     kind = array.type
     if pa.types.is_floating(kind):
         hit = pc.or_(pc.equal(array, 0.0), pc.equal(array, 1.0))
@@ -306,7 +306,7 @@ def _suspects(array: pa.Array) -> pa.Array | None:
 
 
 def _differs(value: Any, kind: pa.DataType) -> bool:
-    """Whether the value, or a value inside it, has a different type than Arrow inferred."""
+    """Whether the type of a value, or of a nested value, differs from the type that Arrow inferred."""
     if value is None:
         return False
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""The fields of records: checks their names, and infers their types with Arrow."""
+"""Checks the names of records' fields, and infers the types of fields with Arrow."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -12,7 +12,7 @@ from app.reason_texts import Reason, about
 
 
 class FieldValues(Sequence[Any]):
-    """One field of all records, without a copy."""
+    """The values of one field in all records. The values are not copied."""
 
     def __init__(self, records: Sequence[dict[str, Any]], name: str) -> None:
         self._records = records
@@ -30,7 +30,7 @@ class FieldValues(Sequence[Any]):
 
 
 def field_names(values: list[dict[str, Any]]) -> Set[str]:
-    """Returns the names of all fields; ``BadRowsError`` if records cannot be rows."""
+    """Returns the names of all fields; raises ``BadRowsError`` if a record cannot be a row."""
     if all(issubclass(kind, dict) for kind in set(map(type, values))):
         names: set[Any] = set().union(*values)
         if all(isinstance(name, str) and is_unicode(name) for name in names):
@@ -39,7 +39,7 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
 
 
 def infer_fields(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
-    """Infers the fields of all records, together if Arrow can; returns them in the order of their first occurrence."""
+    """Returns each field of the records as an array of an inferred type, in the order in which fields first occur."""
     records = infer(values, are_records=True)
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))

@@ -1,15 +1,14 @@
-"""Parses JSON messages with Arrow; returns ``None`` if Arrow could differ from a JSON library.
+"""Parses JSON messages with Arrow; returns ``None`` if Arrow's result could differ from the result of a JSON library.
 
-These messages are then converted record by record. These differences are detected:
+The caller then converts the messages one by one. The module detects these differences:
 
-- One message, one object. Messages are joined by line breaks, but Arrow's parser does not end an object at a line
-  break. Each message must begin with ``{``, end with ``}``, and contain no line break. Then an object that is not
-  closed makes the next message a syntax error. Therefore, if the numbers of objects and messages are equal, each
-  message contains one object.
-- Numbers in double columns: whole numbers with more digits than a double, ``-0``, and ``NaN``, which is not JSON.
-- Text that is not UTF-8, which Arrow would keep, and NUL, where Arrow ends the text.
-- ``{}``, which means null.
-- Nesting: from about 10,000 levels, Arrow overflows its stack, which ends the process.
+- Each message must be exactly one object. Messages are joined by line breaks, but Arrow's parser does not end an object
+  at a line break. Each message must begin with ``{``, end with ``}``, and contain no line break. Then an unclosed
+  object makes the next message a syntax error. If objects and messages are equal in number, each message is one object.
+- Some numbers in double columns: integers with more digits than a double, ``-0``, and ``NaN`` (not valid JSON).
+- Text that is not UTF-8, which Arrow would accept, and the character NUL, at which Arrow would end the text.
+- ``{}``, because the connector stores ``{}`` as null.
+- Deep nesting. With about 10,000 levels or more, Arrow's stack overflows, and the process ends.
 """
 
 import re
@@ -27,12 +26,12 @@ from app.convert.columns import Columns, accepts, recast
 from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
-_FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow needs up to 100 ns for each
-_FEW_OBJECTS = 16  # in a message: up to here, a sample of messages is enough to estimate the columns
+_FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # cells of the elements of lists: Arrow needs up to 100 ns for each cell
+_FEW_OBJECTS = 16  # objects in a message; for so few objects, a sample of messages is enough to estimate the columns
 _NAME = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
-_MOST_WITH_NEW_FIELDS = 2048  # messages whose fields have no column yet, because all these fields may be different
+_MOST_WITH_NEW_FIELDS = 2048  # messages with fields that have no column yet, because all these fields may be different
 _SAMPLE = 32  # messages
-_EXACT = float(2**53)  # from here a double cannot store every whole number
+_EXACT = float(2**53)  # a double cannot store every integer from this size
 _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")  # the whole number 0, unlike -0.0
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
 _SAFE_LEVELS = 128  # far below the limits of Arrow and of recursive functions
@@ -46,7 +45,7 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 class JsonMessages:
     def parse(self, values: Values, headers: AllHeaders, types: Types, _: Container[str]) -> Columns | None:
-        """Returns the fields, or ``None``. If Arrow cannot parse a column's type, it parses the column as text."""
+        """Returns the fields, or ``None``. A column of a type that Arrow cannot parse is parsed as text."""
         kinds = {name: kind if is_native(kind) else pa.string() for name, kind in types.items()}
         try:
             texts = self._json_of(values, headers)
@@ -62,16 +61,16 @@ class JsonMessages:
 
 
 def is_native(kind: pa.DataType) -> bool:
-    """Whether Arrow parses JSON into columns of this type like the rules for columns."""
+    """Whether Arrow parses JSON values into this type with the same result as ``app.convert.values``."""
     return kind in _NATIVE or (kind.num_fields > 0 and all(map(is_native, parts(kind))))
 
 
 def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
-    """Parses at least one message. Each must be one JSON object. All types of ``columns`` must be ``is_native``.
+    """Parses one or more messages. Each must be one JSON object. Each type of ``columns`` must be ``is_native``.
 
     Returns:
-        The fields by name, as long as ``messages``: those of ``columns``, and further fields in Arrow's types. ``None``
-        if the result could differ from that of a JSON library and ``app.convert.values``.
+        Arrays by field name, as long as ``messages``: the fields of ``columns``, and further fields in Arrow's types.
+        ``None`` if a JSON library and ``app.convert.values`` could return a different result.
     """
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text):
@@ -101,7 +100,7 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
 
 
 def _has_room(text: bytes, fields: int) -> bool:
-    """Whether each object may have this number of fields: in a list, each element has a cell for each field."""
+    """Whether the number of cells is small enough if each object has this number of fields."""
     return fields == 0 or fields * text.count(b"{") <= _FEW_CELLS + _CELLS_OF_A_BYTE * len(text)
 
 
@@ -119,7 +118,7 @@ def _has_lists(kind: pa.DataType) -> bool:
 
 
 def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:
-    """Estimates the number of inferred columns from two samples. It grows with the messages if field names are ids."""
+    """Estimates the number of inferred columns from two samples. If names are ids, more messages have more columns."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
     first, both = (sum(map(scalar_count, part.schema.types)) if part else 0 for part in parts)
@@ -139,7 +138,7 @@ def _read(text: bytes, columns: Types, other_fields: Literal["error", "infer"]) 
 
 
 def has_field(messages: Sequence[bytes], name: str) -> bool:
-    """Whether any of the messages may contain a field of this name; ``False`` is certain."""
+    """Whether any message may contain a field of this name. If ``False``, no message contains the field."""
     quoted = f'"{name}"'.encode()
     if any(quoted in message for message in messages):
         return True
@@ -148,7 +147,7 @@ def has_field(messages: Sequence[bytes], name: str) -> bool:
 
 
 def _escape_of_any(characters: str) -> re.Pattern[bytes]:
-    """Returns a pattern that finds an escape of any of these characters. JSON may contain escapes in names."""
+    """Returns a pattern that finds an escape of any of these characters. JSON field names may contain escapes."""
     units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
     short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
     either = "|".join(map(re.escape, sorted(units | short)))
@@ -172,8 +171,8 @@ def _is_deep(message: bytes) -> bool:
         return False
     if b"\\" in message:
         message = _ESCAPED.sub(b"", message)
-    # Only brackets and quotes remain, and the two quotes of most strings are now adjacent. If a string is not closed,
-    # the line break before the next message is a syntax error.
+    # Only brackets and quotes remain. In most strings, the two quotes are now adjacent. If a string is not closed, the
+    # line break before the next message is a syntax error.
     outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
     brackets = b"".join(outside).translate(_STEPS)
     level = 0
@@ -203,7 +202,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_exact(array: pa.Array, text: bytes) -> bool:
-    """Whether the numbers in double columns, or in double fields of a column, equal those in the text."""
+    """Whether the double values of an array, or of its nested fields, equal the numbers in the JSON text."""
     if pa.types.is_struct(array.type):
         return all(_is_exact(field, text) for field in array.flatten())
     if pa.types.is_list(array.type):

@@ -1,4 +1,4 @@
-"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the Kafka timestamp of records without their own."""
+"""Creates the columns of METADATA_COLUMNS, and converts Kafka timestamps for records without a timestamp field."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from app.model import Headers, Row, TopicPartition, known_timestamp
 from app.table.layout import PartitionSpec
 
 KAFKA_TIMESTAMP = "__timestamp"
-RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data, where __timestamp is the record's own field
-# The years 1 to 9999: producers may set any timestamp, such as nanoseconds, and readers support only these years.
+RESCUED_TIMESTAMP = "__kafka_timestamp"  # name in _rescued_data, because __timestamp could be a field of the record
+# Readers support only the years 1 to 9999, but producers may set any timestamp, such as nanoseconds.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 def metadata_of(spec: PartitionSpec, chosen: Sequence[str]) -> Sequence[str]:
-    """Returns the names of ``METADATA_COLUMNS``, and of the metadata that the table is partitioned by."""
+    """Returns the names of ``METADATA_COLUMNS``, and the metadata names among the partition columns."""
     return list(dict.fromkeys([*chosen, *(name for name in spec.order if name in METADATA)]))
 
 
@@ -27,7 +27,7 @@ def metadata_columns(names: Sequence[str], rows: Sequence[Row], tps: Sequence[To
 
 
 def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Mapping[int, Any]]:
-    """Returns the values that the columns cannot store, by their name in ``_rescued_data`` and the row."""
+    """Returns timestamps that their column cannot store, by name in ``_rescued_data`` and by row."""
     if KAFKA_TIMESTAMP not in names:
         return {}
     stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
@@ -36,9 +36,9 @@ def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Map
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """Converts a Kafka timestamp (ms since the epoch) to a column's type.
+    """Converts a Kafka timestamp (ms since the epoch) to the type of a column.
 
-    If that is impossible, it returns the number. The number does not fit the column, and is rescued like other values.
+    If the conversion is impossible, it returns the number. The number does not fit the column, and is rescued.
     """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms
@@ -58,7 +58,7 @@ def _timestamp(origin: Row) -> int | None:
 
 
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
-    """Returns the headers in their order, in the form of Spark's Kafka source. Names may repeat."""
+    """Returns the headers in the form of Spark's Kafka source, in the original order. Names may repeat."""
     if not headers:
         return None
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]

@@ -1,4 +1,4 @@
-"""Computes the partition values of rows, which name the folders, and groups the rows with equal values."""
+"""Calculates the partition values of rows, which are the names of folders, and groups rows with equal values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,21 +20,21 @@ from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.reason_texts import Reason
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
 
-_MOST_OFFSETS = 10**8  # of one batch
-_MOST_BATCHES = 10**9  # of a process
+_MOST_OFFSETS = 10**8  # offsets in one batch
+_MOST_BATCHES = 10**9  # batches of one process
 
 
 def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[str, pa.Array] = {}) -> list[pa.Array]:
-    """Calculates the partition values of each row from the row's own values. No row changes the folder of another.
+    """Calculates the partition values of each row. A row's values never depend on another row.
 
-    If a record lacks the timestamp column, its Kafka timestamp is used. Any other missing column is null. ``extra``
-    contains columns that are not fields of the records. A partition column with one of these names has these values.
+    If a record has no timestamp field, its Kafka timestamp is used. The value of any other missing field is null.
+    ``extra`` contains columns that are not fields of the records, and overrides fields of the same name.
 
     Returns:
-        One string array without nulls for each folder column of the spec, as long as the rows.
+        One string array without nulls for each partition column of ``spec``. Each array is as long as ``rows``.
 
     Raises:
-        BadRowsError: rows have timestamps that cannot be used, or values that are not text. It lists all these rows.
+        BadRowsError: timestamps cannot be used, or partition values are not text. The error lists all these rows.
     """
     strings = {name: extra[name].cast(pa.string()) for name in spec.columns if name in extra}
     reasons: dict[int, Reason] = {}
@@ -58,12 +58,12 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
 
 
 def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
-    """Returns the moment of each row; null if its timestamp cannot be used."""
+    """Returns each row's timestamp as a moment; null if the timestamp cannot be used."""
     return moments(_timestamps(rows, spec))
 
 
 def _timestamps(rows: Sequence[Row], spec: PartitionSpec) -> list[Any]:
-    """Returns the timestamp of each row. Kafka's is a moment, because it is always in milliseconds."""
+    """Returns the timestamp of each row. A Kafka timestamp, which is always in milliseconds, becomes a moment."""
     return _values(rows, spec.timestamp_column, spec, _moment)
 
 
@@ -72,7 +72,7 @@ def _moment(ms: int) -> datetime | OutOfRange | None:
 
 
 def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
-    """Returns the texts of a column. A missing value is read from inside objects, if the column has a path."""
+    """Returns the texts of a column. If the column has a path, missing values are read from nested objects."""
     texts, path = texts_of(_values(rows, column, spec), column), spec.path(column)
     if not path[1:] or not texts.null_count:
         return texts
@@ -90,42 +90,42 @@ def _value_inside(row: Row, path: Sequence[str]) -> Any:
 def _values(
     rows: Sequence[Row], column: str, spec: PartitionSpec, of_kafka: Callable[[int], Any] = known_timestamp
 ) -> list[Any]:
-    """Returns the values of a column of the table. The key and a missing timestamp are those of the Kafka message."""
+    """Returns a column's values. Kafka's message provides the key, and the timestamp if the field is missing."""
     if column == KEY_COLUMN:
         return [row.key for row in rows]
     records = map(attrgetter("value"), rows)
     try:
         return list(map(itemgetter(column), records))
-    except KeyError:  # some records lack it
+    except KeyError:  # some records do not have the field
         if column == spec.timestamp_column:
             return [row.value[column] if column in row.value else of_kafka(row.timestamp) for row in rows]
         return [row.value.get(column) for row in rows]
 
 
 def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, Reason]:
-    """Returns the reasons for rows without any timestamp, by row. An explicit null counts as a timestamp."""
+    """Returns the reasons for rows without any timestamp, by row. A field with the value null is a timestamp here."""
     reason = Reason(f"it has no {column!r}, and its Kafka message has no timestamp")
     without = (index for index, value in enumerate(timestamps) if value is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
 def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
-    """Replaces null and empty texts of a partition column by the name of the null folder."""
+    """Replaces null and empty texts of a partition column with the name of the null folder."""
     empty = pc.equal(strings, "")
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
 
 def nulls_of(strings: pa.Array, spec: PartitionSpec) -> pa.Array:
-    """Replaces the name of the null folder by null in the texts of a partition column."""
+    """Replaces the name of the null folder with null in the texts of a partition column."""
     return pc.if_else(pc.equal(strings, spec.null_value), pa.scalar(None, pa.string()), strings)
 
 
 def texts_of(values: Sequence[Any], column: str) -> pa.Array:
-    """Returns the text of each value as in the folder's name; null for a missing value."""
-    with suppress(UnicodeEncodeError, pa.ArrowException):  # some are not text
+    """Returns the text of each value for the folder's name; null for a missing value."""
+    with suppress(UnicodeEncodeError, pa.ArrowException):  # some values are not text
         return pa.array(values, pa.string())
     if set(map(type, values)) <= {int, type(None)}:
-        with suppress(OverflowError, pa.ArrowException):  # some need more than 64 bits
+        with suppress(OverflowError, pa.ArrowException):  # some numbers need more than 64 bits
             return pa.array(values, pa.int64()).cast(pa.string())
     texts: list[str | None] = []
     reasons: dict[int, Reason] = {}
@@ -136,7 +136,7 @@ def texts_of(values: Sequence[Any], column: str) -> pa.Array:
             if text is not None:
                 text.encode()
         except (ValueError, RecursionError) as error:
-            # Half of a surrogate pair, or a number or nesting that Python cannot convert to text.
+            # Half of a surrogate pair, or Python cannot convert the number or the nested value to text.
             cause = f"partition column {column!r} has a {type(value).__name__} that cannot become text"
             reasons[row] = Reason(cause).also("", f": {error}")
         texts.append(text)
@@ -154,15 +154,15 @@ def _text(value: Any) -> str | None:
         return bytes(value).decode("utf-8", errors="backslashreplace")
     if isinstance(value, Decimal) and value.is_nan():
         return None
-    if isinstance(value, Real) and value != value:  # noqa: PLR0124 - NaN, also the one of NumPy
+    if isinstance(value, Real) and value != value:  # noqa: PLR0124 - NaN of Python or NumPy
         return None
     return str(value)
 
 
 def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Numbers the distinct tuples of the arrays (int32) in the order in which they are first seen.
+    """Returns a number (int32) for each row. Rows with equal values have equal numbers, in order of first occurrence.
 
-    It combines codes, because joined strings could be equal: ``("a-b", "c")`` and ``("a", "b-c")``.
+    Joined texts would not be unique: ``("a-b", "c")`` and ``("a", "b-c")``. Therefore the function combines codes.
     """
     first, *others = (array.dictionary_encode() for array in arrays)
     codes = first.indices
@@ -178,10 +178,10 @@ def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
 def refuse_too_long(
     values: Sequence[pa.Array], parts: Sequence[BatchPart], spec: PartitionSpec, table_root: str
 ) -> None:
-    """Refuses rows whose keys would be too long. The ``parts`` of the batch decide the file names.
+    """Refuses rows whose object keys would be too long. The file names depend on the ``parts`` of the batch.
 
     Raises:
-        BadRowsError: rows have folders that are too long. It lists all these rows.
+        BadRowsError: object keys would be too long. The error lists all these rows.
     """
     name = "x" * spec.computed_bytes + max((file_name([_with_longest_name(part)]) for part in parts), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
@@ -200,13 +200,13 @@ def refuse_too_long(
 
 
 def _with_longest_name(part: BatchPart) -> BatchPart:
-    """Returns the part with the longest name that it may have, because the numbers of the full batch are larger."""
+    """Returns the part with the longest possible file name, because the batch may still grow."""
     offsets = replace(part.offsets, last=part.offsets.last + _MOST_OFFSETS)
     return replace(part, offsets=offsets, number=_MOST_BATCHES)
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:
-    """Whether even the longest values together fit into a key if each of their bytes is escaped to three."""
+    """Whether the longest values of all columns fit into an object key together. Each byte may be escaped to three."""
     longest = {
         column: "x" * (3 * (pc.max(pc.binary_length(array)).as_py() or 0))
         for column, array in zip(spec.columns, values, strict=True)

@@ -1,8 +1,8 @@
-"""Converts rows into one Arrow table in the types of the table's schema, and extends the schema by new columns.
+"""Converts rows to one Arrow table in the types of the table's schema, and adds new columns to the schema.
 
-A value that its column cannot store without loss goes to ``_rescued_data``. The rest of its row is not affected.
-A column is converted as a whole, in C++. Only a column of several types is converted value by value
-(``app.convert.values``).
+A value that does not fit its column without loss is stored in ``_rescued_data``. The row's other values stay in their
+columns. C++ converts a complete column at a time. Only a column with values of several types is converted value by
+value (``app.convert.values``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -35,21 +35,21 @@ from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 from app.table.type_names import Types, scalar_count
 
-RESCUED_KEY = "__kafka_key"  # a rescued Kafka key in _rescued_data, where __key is the record's own field
+RESCUED_KEY = "__kafka_key"  # name of rescued message keys in _rescued_data, where __key may be a field of the record
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of a table that decide how its columns are converted.
+    """The settings that decide how the columns of a table are converted.
 
     Args:
-        timestamp_column: Receives the Kafka timestamp if a record lacks this field.
-        partition_columns: Columns that are in the folders' names, and not in the files.
-        fixed: Types that the user has set, by column. The type in the schema takes precedence.
-        timestamp_as: Column that receives the timestamp column as a moment; ``None`` for no column.
-        column_limit: Number of scalar fields from which records add no more fields to a table.
+        timestamp_column: Column that receives the Kafka timestamp if a record does not contain this field.
+        partition_columns: Columns that are stored in the folders' names, and not in the files.
+        fixed: Types that the user has set, by column. A type in the schema takes precedence.
+        timestamp_as: Name of an extra column for the values of ``timestamp_column`` as moments; ``None`` for no column.
+        column_limit: Maximum number of scalar fields of a table. Records add no more fields to a table of this size.
         widens: Whether a column of the table may change from ``bigint`` to ``double``.
-        refuse: Returns why the catalog refuses a column of this name, or ``None``.
+        refuse: Function that returns why the catalog refuses a column of this name, or ``None``.
     """
 
     timestamp_column: str
@@ -67,10 +67,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Rows as a table.
+    """Rows that were converted to a table.
 
-    ``table`` contains the rows in the same order, and those columns of ``schema`` that have a value in these rows.
-    ``schema`` is the given schema with the columns that these rows add. ``rescued`` are the rescued values by column.
+    ``table`` contains the rows in the same order, and only columns with values in these rows. ``schema`` contains the
+    columns of the given schema and the columns that these rows add. ``rescued`` contains rescued values by column.
     """
 
     table: pa.Table
@@ -93,13 +93,13 @@ def convert(
 ) -> Conversion:
     """Converts rows to a table. A field that is missing, null or ``{}`` is null.
 
-    ``extra`` contains further columns, as long as ``rows``. They take precedence over fields of the same name, and are
-    not stored if they are partition columns. ``lost`` contains the values that ``extra`` cannot store, by the name in
-    ``_rescued_data`` and the row. ``most`` is the maximum number of scalar fields in the table after these rows,
-    without the connector's own columns; by default ``rules.most_scalars``.
+    ``extra`` contains further columns, as long as ``rows``. A column of ``extra`` overrides a field with its name. A
+    partition column in ``extra`` is not stored. ``lost`` contains the values that ``extra`` cannot store, by name in
+    ``_rescued_data`` and by row. ``most`` is the maximum number of scalar fields of the table after these rows, without
+    the connector's own columns. The default is ``rules.most_scalars``.
 
     Raises:
-        BadRowsError: records cannot be rows, because names are not text or not Unicode.
+        BadRowsError: records cannot be rows, because names of fields are not text or not Unicode.
     """
     free = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
     batch = _Conversion(rows, schema, rules, extra, Growth(free, rules.refuse))
@@ -112,7 +112,7 @@ def convert(
 
 
 class _Conversion:
-    """Converts one batch: adds its columns, then chooses the order of the new columns."""
+    """Converts one batch: adds the batch's columns, then decides the order of the new columns."""
 
     def __init__(self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Columns, growth: Growth) -> None:
         self._rows = rows
@@ -123,7 +123,7 @@ class _Conversion:
         self._columns: dict[str, Column] = {}
         self._rescued_fields: dict[int, dict[str, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
-        self._places: dict[int, dict[str, int]] = {}  # of the fields of a row
+        self._places: dict[int, dict[str, int]] = {}  # positions of fields in a record, by row
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
@@ -133,7 +133,7 @@ class _Conversion:
         self._inferred = infer_fields(self._values)
 
     def _rescue_surplus(self, unknown: Set[str]) -> None:
-        """Rescues the fields that exceed the table's limit, before they become columns."""
+        """Rescues fields that would exceed the table's limit, before these fields become columns."""
         if len(unknown) <= self._growth.free:
             return
         with_values = (
@@ -156,7 +156,7 @@ class _Conversion:
                 self._rescue(name, row, value, "cannot be stored in its column", is_of_kafka=True)
 
     def add_fields(self) -> None:
-        """Adds the records' own fields, except the timestamp."""
+        """Adds the fields of the records, except the timestamp."""
         for name, array in self._inferred.items():
             values = FieldValues(self._values, name)
             if name in self._own:
@@ -167,14 +167,14 @@ class _Conversion:
                 self._add(name, self._fitted(name, array, values, self._growth))
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], growth: Growth) -> Column:
-        """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
+        """Fits values into the column's type. For a new column, the user's settings may contain the type."""
         fixed = name in self._rules.fixed
         growth.widens = self._rules.widens or name not in self._types
         column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
         return _from_first_value(column) if fixed and name not in self._types else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
-        """Fits one of the connector's own columns, which is added even if the table is full."""
+        """Fits values into one of the connector's own columns. The limit of fields does not apply to these columns."""
         growth = Growth(1) if self._growth.is_full and self._kind(name) is None else self._growth
         return self._fitted(name, array, values, growth)
 
@@ -182,7 +182,7 @@ class _Conversion:
         return self._types.get(name, self._rules.fixed.get(name))
 
     def _rescue_shadowed(self, name: str, values: Sequence[Any]) -> None:
-        """Rescues fields with the name of one of the connector's own columns, if their values differ from it."""
+        """Rescues values of fields whose name is a column of the connector, if they differ from the column."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
@@ -191,7 +191,7 @@ class _Conversion:
             self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
 
     def add_timestamps(self) -> None:
-        """Adds the timestamp column: Kafka's timestamp if a record lacks the field. An explicit null stays null."""
+        """Adds the timestamp column. A missing field is filled with the Kafka timestamp, but null stays null."""
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
@@ -214,7 +214,7 @@ class _Conversion:
         return values
 
     def add_keys(self) -> None:
-        """Adds the Kafka keys. Their column takes precedence over a field of the same name."""
+        """Adds the column of message keys. This column takes precedence over a field of the same name."""
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
@@ -231,7 +231,7 @@ class _Conversion:
                 self._add(name, self._fitted_own(name, None, array.to_pylist()), name)
 
     def finish(self) -> Conversion:
-        """Returns the columns in the order of the schema, new columns in the order in which they were first seen."""
+        """Returns the columns in the order of the schema, then new columns in the order of their first values."""
         columns = dict(self._types)
         columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
         folded = {name.lower() for name in (*columns, *self._own)}
@@ -254,12 +254,12 @@ class _Conversion:
             texts = {row: to_json(fields) for row, fields in self._rescued_fields.items()}
             arrays[RESCUED_COLUMN] = pa.array(map(texts.get, range(len(self._rows))), pa.string())
         stored = {name: arrays[name] for name in columns if has_values(arrays.get(name))}
-        # Without columns, a table would have no rows either.
+        # Arrow cannot count the rows of a table without columns. Therefore an extra column is added and removed.
         table = pa.table([*stored.values(), pa.nulls(len(self._rows))], [*stored, ""]).select([*range(len(stored))])
         return Conversion(table, TableSchema(columns), self._rescued)
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """Returns the row that decided the column's type, and the field's place in it. Our own columns are last."""
+        """Returns the row that decided the column's type, and the field's position in the row. Own columns are last."""
         row = self._columns[name].typed or 0
         if row not in self._places:
             self._places[row] = {name: place for place, name in enumerate(self._values[row])}
@@ -277,7 +277,7 @@ class _Conversion:
                 self._rescue(name, row, value, why)
 
     def _rescue(self, name: str, row: int, value: Any, why: str | Reason, *, is_of_kafka: bool = False) -> None:
-        """Keeps a value that does not fit. Kafka's metadata is kept under a name that no field of the record has."""
+        """Rescues a value. Metadata of Kafka receives a name that no field of the record has."""
         so_far = self._rescued.get(name)
         if so_far:
             self._rescued[name] = Rescue(so_far.count + 1, so_far.example)
@@ -289,7 +289,7 @@ class _Conversion:
 
 
 def _from_first_value(column: Column) -> Column:
-    """Returns a new column of a type that the user has set. The column exists from the first value that fits."""
+    """Returns a column of a type that the user has set. The first value that fits creates the column."""
     if column.array is None or not has_values(column.array):
         return Column(None, None, column.misfits, None)
     return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))

@@ -1,4 +1,4 @@
-"""Drops, renames and hashes the fields of many messages at a time, with the same result as ``FieldRules``."""
+"""Drops, renames and hashes the fields of many messages at a time. The result is the same as with ``FieldRules``."""
 
 from collections.abc import Container
 
@@ -12,12 +12,12 @@ from app.table.type_names import Types
 
 
 class RuledMessages:
-    """A ``MessageParser`` that applies rules of fields to the result of another parser."""
+    """A ``MessageParser`` that drops, renames and hashes fields in the result of another parser."""
 
     def __init__(self, parser: MessageParser, rules: FieldRules) -> None:
         self._parser = parser
         self._rules = rules
-        self._kinds: dict[str, pa.DataType] = {}  # of dropped and hashed fields, which have no column of their type
+        self._kinds: dict[str, pa.DataType] = {}  # types of dropped and hashed fields, because no column has their type
 
     def parse(self, values: Values, headers: AllHeaders, types: Types, fixed: Container[str]) -> Columns | None:
         parsed = self._parse(values, headers, types, fixed)
@@ -50,7 +50,7 @@ class RuledMessages:
         return {column: pa.nulls(len(values), kind) for column, kind in types.items() if column not in arrays} | arrays
 
     def _learn(self, values: Values, headers: AllHeaders) -> bool:
-        """Infers the types of dropped and hashed fields from a sample; returns whether a type is new."""
+        """Infers the types of dropped and hashed fields from a sample; returns whether any type is new."""
         sample = self._parser.parse(values[:FEW], headers[:FEW], {}, ()) or {}
         rules, before = self._rules, self._kinds
         names = (name for name in sample if rules.is_dropped(name) or rules.is_hashed(rules.column_of(name)))
@@ -62,7 +62,7 @@ class RuledMessages:
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of parsed JSON: times are text, and null becomes text."""
+    """Returns the type that JSON needs for values of this type: times and null become text."""
     if pa.types.is_struct(kind):
         fields = [pa.field(field.name, _json_type(field.type)) for field in kind]
         return pa.struct(fields or [pa.field("none", pa.string())])

@@ -1,4 +1,4 @@
-"""Converts values that are neither list nor struct to their natural type, or to another type without loss."""
+"""Converts scalar values to their natural type, or to another type without loss. Lists and structs are not scalars."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
 _EPOCH = datetime(1970, 1, 1)
-_NANOSECONDS = 1000  # in a microsecond
+_NANOSECONDS = 1000  # nanoseconds in a microsecond
 _DAY_LENGTH = len("2024-01-15")
 
 Stored = tuple[Any, pa.DataType]
@@ -27,7 +27,7 @@ Stored = tuple[Any, pa.DataType]
 @Integral.register
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """A number outside the range of its type, such as a day after the year 9999. No column has a type for it."""
+    """A number outside the range of its type, such as a day after the year 9999. No column can store this number."""
 
     number: int
 
@@ -39,7 +39,7 @@ class OutOfRange:
 
 
 def moment_at(number: int, micros: int = 1, zone: tzinfo | None = UTC) -> datetime | OutOfRange:
-    """Returns the moment ``number * micros`` microseconds since 1970; ``OutOfRange`` outside the years 1 to 9999."""
+    """Returns the moment ``number * micros`` microseconds after 1970; ``OutOfRange`` outside the years 1 to 9999."""
     try:
         return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
     except OverflowError:
@@ -47,7 +47,7 @@ def moment_at(number: int, micros: int = 1, zone: tzinfo | None = UTC) -> dateti
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can encode the text. It cannot encode half of a surrogate pair."""
+    """Whether UTF-8 can encode the text. UTF-8 cannot encode half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,12 +56,12 @@ def is_unicode(text: str) -> bool:
 
 
 def to_python(value: Any) -> Any:
-    """Returns the Python value of an Arrow or NumPy value. Other values are returned unchanged."""
+    """Converts a value of Arrow or NumPy to a value of Python. Other values are returned unchanged."""
     if value is None or type(value) in _COMMON:
         return value
     if isinstance(value, pa.Scalar):
         return _python_of_arrow(value)
-    if hasattr(value, "dtype"):  # a value of NumPy, which is not imported for this check
+    if hasattr(value, "dtype"):  # a NumPy value; the check does not import NumPy
         if getattr(value, "ndim", 0):
             return [to_python(item) for item in value]
         return _python_of_arrow(pa.scalar(value)) if value.dtype.kind in "biufUSM" else value
@@ -74,13 +74,13 @@ _COMMON = frozenset({str, int, float, bool, dict, list, bytes})
 def _python_of_arrow(scalar: pa.Scalar) -> Any:
     if pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns" and scalar.is_valid:
         if scalar.value % _NANOSECONDS:
-            return scalar  # the columns have no nanoseconds
+            return scalar  # columns cannot store nanoseconds
         scalar = scalar.cast(pa.timestamp("us", scalar.type.tz))
     return scalar.as_py()
 
 
 def scalar_type(value: Any) -> pa.DataType | None:
-    """Returns the type of a column that begins with this value; ``None`` for values that no column can store."""
+    """Returns the type of a new column whose first value is this value; ``None`` if no column can store the value."""
     for kinds, natural in _NATURAL:
         if isinstance(value, kinds):
             return natural(value)
@@ -88,7 +88,7 @@ def scalar_type(value: Any) -> pa.DataType | None:
 
 
 def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool, widens: bool = True) -> Stored | None:
-    """Returns the stored form of the value in a column of this type, and the new type; ``None`` if it does not fit."""
+    """Returns the value in the form that a column of this type stores, and the column's new type, or ``None``."""
     natural = scalar_type(value)
     if kind is None:
         return None if natural is None else (_stored(value), natural)
@@ -123,7 +123,7 @@ def _fit_number(value: float, kind: pa.DataType, *, fixed: bool, widens: bool) -
 
 
 def is_whole(value: float) -> bool:
-    """Whether this number can become an integer without loss. -0.0 would lose its sign."""
+    """Whether this number can become an integer without loss. The number -0.0 would lose its sign."""
     if isinstance(value, int):
         return True
     return value.is_integer() and not (value == 0 and math.copysign(1, value) < 0)
@@ -135,7 +135,7 @@ def is_within(value: float, kind: pa.DataType) -> bool:
 
 
 def _to_decimal(value: Decimal, kind: pa.DataType) -> Stored | None:
-    """Returns the number with the digits of a decimal type; ``None`` if the number has more digits."""
+    """Converts a number to a decimal type; ``None`` if the number has more digits than the type."""
     if not value.is_finite() or (value == 0 and value.is_signed()):
         return None
     try:
@@ -146,7 +146,7 @@ def _to_decimal(value: Decimal, kind: pa.DataType) -> Stored | None:
 
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
-    """Parses a text for a column whose type the user has set to date or timestamp. A text without a zone is in UTC."""
+    """Parses a text for a column that the user has set to date or timestamp. A text without a zone is in UTC."""
     try:
         moment = moment_of(text, exactly=True)
         if kind == ZONED:
@@ -165,7 +165,7 @@ def _stored(value: Any) -> Any:
 
 
 def _type_of_moment(value: datetime) -> pa.DataType | None:
-    if getattr(value, "nanosecond", 0):  # of pandas
+    if getattr(value, "nanosecond", 0):  # a pandas timestamp
         return None
     if value.tzinfo is None:
         return UNZONED

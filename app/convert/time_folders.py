@@ -1,11 +1,11 @@
-"""Calculates each row's moment and its ``year``, ``month``, ``day`` and ``hour`` from the row's timestamp.
+"""Converts each row's timestamp to a moment and to the partition columns ``year``, ``month``, ``day`` and ``hour``.
 
-The rules of time zones are those of ``zoneinfo`` for all years, because Arrow has no summer time after 2037.
+``zoneinfo`` provides the rules of time zones, because Arrow knows no summer time after 2037.
 
-Each value is converted separately: no row changes the meaning of another. A timestamp has one of these forms:
+Each timestamp is converted separately, so a row never depends on another row. A timestamp has one of these forms:
 
-- A number is an epoch. Its size decides the unit for each row, because a topic may have several producers.
-- ``app.time_texts`` parses a text. A text without a zone is in UTC. A text of digits only is a number.
+- A number is an epoch. The number's size decides the unit in each row, because producers may use different units.
+- A text is parsed by ``app.time_texts``. A text without a zone is in UTC. A text that contains only digits is a number.
 - A ``datetime`` or ``date`` is the result of a deserializer or of ``transform()``.
 """
 
@@ -28,7 +28,7 @@ from app.reason_texts import Reason, about, shown
 from app.table.layout import UTC_ZONE
 from app.time_texts import TIME_OR_NUMBER, time_or_number
 
-# |value| above the bound → number of its units in a second. Below the last bound values are seconds.
+# Pairs (bound, units in a second). An absolute value above the bound has this unit. Smaller values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _FIRST, _LAST = MICROSECONDS
 _MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
@@ -36,10 +36,10 @@ _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 24 * _MICROS_AN_HOUR
 
 
 def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.Array]:
-    """Returns year (4 digits), month, day and hour (2 digits each) in the zone as string arrays; null for ``None``.
+    """Returns year (4 digits), month, day and hour (2 digits each) in the time zone, as texts; null for ``None``.
 
     Raises:
-        BadRowsError: values are not timestamps, or outside the years 1 to 9999. It lists all these rows.
+        BadRowsError: values are not timestamps, or are outside the years 1 to 9999. The error lists all these rows.
     """
     micros = _micros(values)
     unusable = pc.invert(pc.fill_null(_is_inside(micros), False))
@@ -51,7 +51,7 @@ def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.A
 
 
 def moments(values: Sequence[Any]) -> pa.Array:
-    """Returns the moment of each value; null for ``None``, and for values that are not usable timestamps."""
+    """Returns the moment of each value; null for ``None`` and for values that are not usable timestamps."""
     micros = _micros(values)
     return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
@@ -76,8 +76,8 @@ def _is_inside(micros: pa.Array) -> pa.Array:
 
 
 def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
-    """Returns year, month, day and hour like ``time_parts``, from moments in microseconds since the epoch."""
-    # Many rows share an hour, so the calendar calculates each distinct hour once.
+    """Returns year, month, day and hour like ``time_parts``. ``micros`` are microseconds since the epoch."""
+    # Many rows have the same hour, so each distinct hour is calculated only once.
     hours = _floor_divide(_local(micros, zone), _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
     digits = {"year": pc.year(stamps), "month": pc.month(stamps), "day": pc.day(stamps), "hour": pc.hour(stamps)}
@@ -88,10 +88,10 @@ def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
 
 
 def _local(micros: pa.Array, zone: str) -> pa.Array:
-    """Returns the zone's local time at these moments, in microseconds since 1970, within the years 1 to 9999."""
+    """Returns the local time at these moments, in microseconds since 1970, within the years 1 to 9999."""
     if zone == UTC_ZONE:
         return micros
-    # The zone is queried for both ends of each hour, and row by row in the few hours in which its clocks change.
+    # Offsets are read at both ends of each hour, and for each row if the clocks change in the hour.
     hours = _floor_divide(micros, _MICROS_AN_HOUR).dictionary_encode()
     starts = pc.multiply(hours.dictionary, _MICROS_AN_HOUR)
     first, last = _offsets(starts, zone), _offsets(pc.add(starts, _MICROS_AN_HOUR - 1), zone)
@@ -104,7 +104,7 @@ def _local(micros: pa.Array, zone: str) -> pa.Array:
 def _offsets(micros: pa.Array, zone: str) -> pa.Array:
     """Returns the zone's offset from UTC at each moment, in microseconds."""
     clocks = ZoneInfo(zone)
-    # At least a day from both ends of the calendar, because the zone's date may not exist there.
+    # Moments stay a day away from the calendar's first and last moments, because local dates may not exist there.
     near = (min(max(moment, _FIRST + _DAY), _LAST - _DAY) for moment in micros.to_pylist())
     moments = [_EPOCH + timedelta(microseconds=moment) for moment in near]
     offsets = (moment.astimezone(clocks).replace(tzinfo=UTC) - moment for moment in moments)
@@ -112,9 +112,9 @@ def _offsets(micros: pa.Array, zone: str) -> pa.Array:
 
 
 def _micros(values: Sequence[Any]) -> pa.Array:
-    """Returns the microseconds since the epoch, rounded down (int64); null for ``None`` and values of other types.
+    """Returns microseconds since the epoch (int64), rounded down; null for ``None`` and for values of other types.
 
-    Each type is converted separately, because Arrow would convert several types to one, and change some of the values.
+    Each type is converted separately, because Arrow would convert all values to one type, and change some values.
     """
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1:
@@ -131,7 +131,7 @@ def _micros(values: Sequence[Any]) -> pa.Array:
 def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
     if kind not in (bool, OutOfRange) and issubclass(kind, Integral):
         return _micros_of_integers
-    if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, and the floats of NumPy
+    if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, or a float of NumPy
         return _micros_of_floats
     if issubclass(kind, str):
         return _micros_of_texts
@@ -145,7 +145,7 @@ def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
 def _micros_of_integers(values: Sequence[Any]) -> pa.Array:
     try:
         numbers = pa.array(values, pa.int64())
-    except (OverflowError, pa.ArrowInvalid):  # nanoseconds beyond the year 2262 need more than 64 bits
+    except (OverflowError, pa.ArrowInvalid):  # nanoseconds after the year 2262 need more than 64 bits
         return pa.array([None if value is None else _micros_of_integer(int(value)) for value in values], pa.int64())
     return _epoch_micros(numbers)
 
@@ -170,7 +170,7 @@ def _micros_of_integer(value: int) -> int | None:
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
-    """Divides, and rounds down. Arrow rounds towards zero, which would move 1969-12-31T23:59:59.5 to 1970."""
+    """Divides, and rounds down. Arrow rounds towards zero, and would move 1969-12-31T23:59:59.5 to 1970."""
     quotient = pc.divide(values, divisor)
     rounded_up = pc.greater(pc.multiply(quotient, divisor), values)
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
@@ -187,7 +187,7 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
     for bound, per_second in reversed(_UNITS):
         beyond = pc.greater(pc.abs(numbers), float(bound))
         seconds = pc.if_else(beyond, pc.divide(numbers, float(per_second)), seconds)
-    usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # larger ones would soon exceed int64
+    usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # larger numbers could exceed int64
     seconds = pc.if_else(usable, seconds, None)
     whole = pc.floor(seconds)
     rest = pc.min_element_wise(pc.round(pc.multiply(pc.subtract(seconds, whole), 1e6)), 999_999.0, skip_nulls=False)
@@ -195,7 +195,7 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
 
 
 def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
-    """Parses with Arrow if all texts have a zone, or no text has one. Otherwise it parses them one by one."""
+    """Parses texts with Arrow if all texts or no texts have a zone. Otherwise Python parses each text."""
     try:
         texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -209,7 +209,7 @@ def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
 def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, ZONED).cast(pa.int64())
-    except ValueError:  # a zone without an offset, as in the NaT of pandas
+    except ValueError:  # a time zone without an offset, such as in NaT of pandas
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
         return pa.concat_arrays([_micros_of_datetimes([value]) for value in values])
@@ -230,7 +230,7 @@ def _reason(value: Any) -> Reason:
 
 
 def _quoted(value: Any) -> str:
-    """Returns the value in quotes. A number with too many digits for Python is shown by its size."""
+    """Returns the value in quotes. For a number with too many digits for Python, it returns the size."""
     try:
         return shown(str(value))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Fits values into a column one by one, in the order of the rows. The column's type may grow with each value.
+"""Fits values into a column one by one, in the order of the rows. Each value may extend the column's type.
 
-This slow way is for columns with values of several types, and for new nested columns. ``app.convert.columns`` contains
-the fast way, with the same result.
+Columns with values of several types, and new nested columns, need this module. ``app.convert.columns`` is faster, and
+returns the same result.
 """
 
 import math
@@ -20,7 +20,7 @@ from app.json_texts import to_json
 from app.reason_texts import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 
-FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of a list, multiplied by the fields of an element: 8 bytes each
+FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # cells of a list (elements multiplied by fields of an element): 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "cannot be stored: no more fields can be added"
 CASE = "has a name that differs only in case from another name"
@@ -30,12 +30,12 @@ RefuseName = Callable[[str], str | None]
 
 @dataclass(slots=True)
 class Growth:
-    """The limits of new fields in a table.
+    """The limits for new fields in a table.
 
     Attributes:
-        free: Number of scalar fields, at any depth, that may still be added.
-        refuse: Returns why the catalog refuses a field of this name, or ``None``.
-        widens: Whether ``bigint`` may become ``double``.
+        free: Number of scalar fields that may still be added, at any depth.
+        refuse: Function that returns why the catalog refuses a field of this name, or ``None``.
+        widens: Whether the type of a column may change from ``bigint`` to ``double``.
     """
 
     free: float
@@ -51,7 +51,7 @@ UNBOUNDED = Growth(math.inf)
 
 
 class Misfit(NamedTuple):
-    """A value that its column cannot store, and the reason. For a struct, only the fields that do not fit."""
+    """A value that its column cannot store, and the reason. For a struct, ``value`` has only fields that do not fit."""
 
     value: Any
     reason: Reason
@@ -59,24 +59,24 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """The rescued values of one column in a batch: their number, and the reason of the first."""
+    """The number of rescued values of one column in a batch, and the reason for the first rescued value."""
 
     count: int
     example: Reason
 
 
 class Growing:
-    """The type of a column, or of a part of it, while values are fitted.
+    """The type of a column or of a nested field, while values are fitted.
 
-    The type grows in place. A copy for each new field would cost as much as all fields together, each time.
+    Each new field changes this object. A copy of the type for each new field would be slow.
     """
 
     __slots__ = ("_fields", "_name", "folded", "items", "kind", "width")
 
     def __init__(self, kind: pa.DataType | None = None) -> None:
-        self.kind = kind  # ``None`` until a value decides it
+        self.kind = kind  # ``None`` until a value decides the type
         self.items = Growing(kind.value_type) if kind is not None and pa.types.is_list(kind) else None
-        self.width = 0 if self.items is None else scalar_count(kind)  # scalar fields of each element of a list
+        self.width = 0 if self.items is None else scalar_count(kind)  # number of scalar fields of each list element
         self.folded: set[str] = set()  # the names of the fields in lower case
         self._fields: dict[str, Growing] | None = None
         self._name = ""
@@ -102,7 +102,7 @@ class Growing:
 
     @property
     def name(self) -> str:
-        """The name of the type at the first call. It is kept, because the name of a wide type is long."""
+        """The name of the type at the first call. The name is kept, because the name of a wide type is long."""
         self._name = self._name or type_name(self.type())
         return self._name
 
@@ -115,28 +115,28 @@ class Growing:
 
 
 Fit = tuple[Any, Misfit | None]
-"""A value as its column stores it, and the part that does not fit."""
+"""The stored form of a value, and the part of the value that does not fit."""
 
 
 class _Fitter:
-    """Fits values into a column whose type grows with them.
+    """Fits values into a column, and extends the column's type.
 
-    A type that the user has set (``fixed``) accepts more values, and never grows.
+    If the user has set the type (``fixed``), the column accepts more values, and the type never changes.
     """
 
     def __init__(self, growth: Growth, *, fixed: bool) -> None:
         self._growth = growth
         self._fixed = fixed
-        self._undo: list[Callable[[], object]] = []  # undoes the growth of types, in the order of the growth
+        self._undo: list[Callable[[], object]] = []  # functions that undo changes of types, in the order of the changes
         self._added = 0  # scalar fields
         self._is_complete = False  # whether no field may be added
-        self._changes = 0  # of types; earlier values may then fit differently, see ``_fit_elements``
+        self._changes = 0  # number of changes of types; earlier values may then fit differently: see ``_fit_elements``
 
     def fit(self, value: Any, kind: Growing, depth: int = 1, lists: int = 0) -> Fit:
-        """Fits a value into a column or a part of it.
+        """Fits a value into a column or into a nested field.
 
-        ``depth`` is 1 for a column, and increases by 1 for each level. ``lists`` is the number of lists around the
-        value.
+        ``depth`` is 1 for a column, and increases by 1 for each level. ``lists`` is the number of lists that contain
+        the value.
         """
         value = to_python(value)
         if value is None:
@@ -188,11 +188,11 @@ class _Fitter:
             if misfit is not None:
                 leftover[name] = misfit.value
                 reason = reason or misfit.reason.also(f" (field {shown(name)})")
-        # A struct without any value is stored as null, because Parquet has no other form of {}.
+        # A struct without any value is stored as null, because Parquet cannot store {}.
         return stored or None, Misfit(leftover, reason) if leftover else None
 
     def _fit_new(self, name: str, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
-        """Fits the value of a field that is not in the struct, and adds the field if the value has a type."""
+        """Fits a value whose field is not in the struct yet. Adds the field if the value decides the field's type."""
         refusal = refusal_of_name(name, kind.folded, self._growth.refuse, full=self._fixed)
         if refusal is not None:
             return None, None if is_empty(value) else Misfit(value, about(value, f" {refusal}"))
@@ -205,7 +205,7 @@ class _Fitter:
         return fitted
 
     def _fit_list(self, elements: list[Any], kind: Growing, depth: int, lists: int) -> Fit:
-        """Stores a list completely or not at all. Its type grows only with lists that are stored."""
+        """Stores a complete list or no element. Only stored lists change the type of the column."""
         is_new = not kind.is_decided
         if not is_new and not kind.is_list:
             return _refused(elements, kind)
@@ -237,7 +237,7 @@ class _Fitter:
         return None, Misfit(elements, reason)
 
     def _fit_elements(self, elements: list[Any], items: Growing, *levels: int) -> tuple[list[Any], Misfit | None]:
-        """Fits the elements of a list into the union of their fields; returns them, and the first misfit."""
+        """Fits the elements of a list into a type with the fields of all elements. Also returns the first misfit."""
         fits: list[Fit] = []
         last = 0
         for index, element in enumerate(elements):
@@ -245,14 +245,14 @@ class _Fitter:
             fits.append(self.fit(element, items, *levels))
             last = last if self._changes == changes else index
         was_complete, self._is_complete = self._is_complete, True
-        # Only elements before the type's last change are fitted again. Otherwise each level would double the work.
+        # Elements after the type's last change fit already. Fitting all elements again would double the work per level.
         fits[:last] = [self.fit(element, items, *levels) for element in elements[:last]]
         self._is_complete = was_complete
         return [stored for stored, _ in fits], next((misfit for _, misfit in fits if misfit is not None), None)
 
 
 def is_sparse_list(cells: int, filled: Callable[[], int]) -> bool:
-    """Whether a list has too many empty cells: each element has a cell for each field of the list's type."""
+    """Whether too many cells of a list are empty. Each element has a cell for each field of the list's type."""
     return cells > FEW_CELLS and cells > _CELLS_OF_A_VALUE * filled()
 
 
@@ -263,7 +263,7 @@ def _filled(value: Any) -> int:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value means null, as ``{}`` and a struct without any value do."""
+    """Whether a value means null. ``{}`` and a struct without any value mean null."""
     unchecked = [value]
     while unchecked:
         item = unchecked.pop()
@@ -281,14 +281,14 @@ def _refused(value: Any, kind: Growing, why: str = "") -> Fit:
 
 
 def _text(value: Any) -> str:
-    """Returns a value for a column whose type the user has set to text: JSON, or plain text for decimals and times."""
+    """Converts a value for a column that the user has set to text: to JSON, or plain text for decimals and times."""
     if isinstance(value, Decimal):
         return str(value)
     return value.isoformat() if isinstance(value, date | time) else to_json(value)
 
 
 def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, full: bool = False) -> str | None:
-    """Returns why no field of this name can be added. ``folded`` contains the names of all fields in lower case."""
+    """Returns why a field of this name cannot be added. ``folded`` contains the names of all fields in lower case."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -296,9 +296,9 @@ def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, fu
     if size > LONGEST_NAME:
         return f"has a name of {size:,} bytes, and {LONGEST_NAME} are the most"
     if not name:
-        return "has an empty name"  # DuckDB calls it C0, which may be the name of another column
+        return "has an empty name"  # DuckDB names this column C0, and another column may be named C0
     if "\0" in name:
-        return "has a name with the character NUL"  # Polars ends a name there when it imports a table
+        return "has a name with the character NUL"  # Polars ends a name at NUL when Polars imports a table
     if refusal := refuse(name):
         return refusal
     if name.lower() in folded:
@@ -331,10 +331,10 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, g
 
 
 class Column(NamedTuple):
-    """The values, type and misfits (by row) of a column of a batch.
+    """One column of a batch: values, type, and misfits by row.
 
-    ``array`` has the type ``kind``. Both are ``None`` if no value has a type. ``typed`` is the first row whose value
-    has a type, ``None`` if there is none.
+    ``array`` has the type ``kind``. If no value has a type, ``array`` and ``kind`` are ``None``. ``typed`` is the first
+    row whose value has a type, or ``None``.
     """
 
     array: pa.Array | None
@@ -344,7 +344,7 @@ class Column(NamedTuple):
 
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
-    """Fits again after a column became double, because earlier whole numbers may have more digits than a double."""
+    """Fits values again after a column became double, because earlier integers may have too many digits."""
     coerced, fitter, final = [], _Fitter(UNBOUNDED, fixed=False), Growing(kind)
     for row, value in enumerate(stored):
         fitted, misfit = fitter.fit(value, final)
@@ -360,7 +360,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """Joins the parts of a value that were rescued in two steps. For structs, it joins their fields."""
+    """Joins two rescued parts of a value. The parts of a struct become one struct."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         both = dict(first)
         for name, value in second.items():

@@ -1,7 +1,7 @@
 """Converts many messages at a time into columns and partition values.
 
-The result is the same as that of ``rows`` and ``partition_values``, which convert record by record. Messages whose
-result could differ are refused.
+The modules ``rows`` and ``partition_values`` convert record by record, with the same result. If the result could
+differ, this module refuses the messages.
 """
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -23,8 +23,8 @@ from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 from app.table.type_names import Types
 
-# Partition columns are in no file, so the schema has no types for them. The folder shows values of these types
-# unchanged, whatever the types of the column's other values are.
+# Files contain no partition columns, so the schema has no types for partition columns. For values of these types, the
+# folder's name does not depend on the column's other values.
 _HINTS: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -33,9 +33,9 @@ class OneByOneError(Exception):
 
 
 Patiently = Callable[[Callable[[], Any]], Any]
-"""Repeats a call until the system that it queries answers."""
+"""Repeats a call until the queried system answers."""
 ReadKey = Callable[[bytes, Headers | None], Any]
-"""Deserializes the key of a message with these headers; raises ``ValueError``."""
+"""Deserializes a message key. The headers belong to the message. Raises ``ValueError``."""
 
 
 class MessageParser(Protocol):
@@ -44,22 +44,22 @@ class MessageParser(Protocol):
     def parse(self, values: Values, headers: AllHeaders, types: Types, fixed: Container[str], /) -> Columns | None:
         """Parses the fields of at least one value.
 
-        ``types`` contains the types of the table's columns and of partition columns. ``fixed`` contains the columns
+        ``types`` contains the types of the table's columns and of the partition columns. ``fixed`` contains the columns
         whose types the user has set.
 
         Returns:
-            Fields by name, as long as ``values``: all names of ``types``, and further fields of the values. A field may
-            have the type of its values instead of that in ``types``. ``None`` if messages must be read one by one.
+            Arrays by field name, as long as ``values``, for all names of ``types`` and for further fields. An array may
+            have the type of the values instead of the type in ``types``. ``None`` if messages must be read one by one.
         """
 
     def has_field(self, values: Values, headers: AllHeaders, name: str, /) -> bool:
-        """Whether a field of this name may occur in any of the values; ``False`` is certain."""
+        """Whether any value may contain a field of this name. If ``False``, no value contains the field."""
 
 
 class WholeBatches:
-    """Converts messages. ``read_key`` reads keys that are not text. Without a ``parser`` the values are JSON.
+    """Converts messages. ``read_key`` reads message keys that are not text. Without a ``parser``, values are JSON.
 
-    ``ask_with`` sets how queries to the schema registry are repeated. Up to ``few`` messages are faster one by one.
+    ``ask_with`` sets how requests to the schema registry are repeated. ``few`` messages or fewer are faster one by one.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class WholeBatches:
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
     def learn(self, rows: Collection[Row]) -> None:
-        """Notes the types of partition values in rows that were converted one by one."""
+        """Learns the types of partition values from rows that were converted one by one."""
         for name in self._hints:
             classes = {type(row.value.get(name)) for row in rows} - {type(None)}
             if len(classes) == 1:
                 self._hints[name] = _HINTS.get(classes.pop(), pa.string())
 
     def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
-        """Converts at least one message, of any partitions. ``tps`` is needed only for metadata columns.
+        """Converts one or more messages of any partitions. Only metadata columns need ``tps``.
 
         Raises:
             OneByOneError: messages must be converted one by one.
@@ -131,7 +131,7 @@ class WholeBatches:
         new = [name for name in parsed if name not in types and name not in self._derived]
         if not all(is_void(parsed[name].type) for name in new):
             raise OneByOneError
-        # An empty object is null. It is text if the user has set the column's type to text.
+        # An empty object is null, or text if the user has set the column's type to text.
         if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in new):
             raise OneByOneError
         if any(has_sparse_list(parsed[name]) for name in types):
@@ -139,11 +139,11 @@ class WholeBatches:
         return {name: parsed[name] for name in types}
 
     def _moments(self, fields: Columns, values: Values, headers: AllHeaders, messages: Sequence[Message]) -> pa.Array:
-        """Returns the timestamp column, or Kafka's timestamps if no message contains the field."""
+        """Returns the timestamp column; if no message contains the field, returns the Kafka timestamps."""
         name = self._rules.timestamp_column
         if not fields[name].null_count and name not in self._metadata:
             return fields[name]
-        if self._parser.has_field(values, headers, name):  # perhaps an explicit null, which is rare
+        if self._parser.has_field(values, headers, name):  # perhaps the field is null in a message, which is rare
             raise OneByOneError
         moments = pa.array([known_timestamp(message.timestamp()[1]) for message in messages], pa.int64())
         if moments.null_count:
@@ -151,7 +151,7 @@ class WholeBatches:
         return moments
 
     def _completed(self, fields: Columns, moments: pa.Array, types: Types) -> Columns:
-        """Returns the file's timestamp column if Kafka's timestamps fill it, otherwise no column."""
+        """Returns the timestamp column filled with Kafka timestamps; no column if messages contain the field."""
         name = self._rules.timestamp_column
         if name not in types or moments is fields[name]:
             return {}
@@ -174,7 +174,7 @@ class WholeBatches:
             if self._read_key is None:
                 return pa.array(raw, pa.binary()).cast(pa.string())
             values: list[Any] = [None]
-            numbers: dict[tuple[bytes | None, Any], int] = {(None, None): 0}  # many messages have the same key
+            numbers: dict[tuple[bytes | None, Any], int] = {(None, None): 0}  # many messages have the same message key
             places = []
             for key, pairs in zip(raw, headers, strict=True):
                 place = (key, None if key is None or not pairs else tuple(pairs))
@@ -183,7 +183,7 @@ class WholeBatches:
                     values.append(self._read_key(key, pairs))
                 places.append(numbers[place])
             array = infer(values)
-            # Arrow converts values of several types to one: a number among times to a time, True to 1.0.
+            # Arrow converts mixed values to one type: a number among times to a time, True among floats to 1.0.
             if array is None or [*map(repr, array.to_pylist())] != [*map(repr, values)]:
                 raise OneByOneError
         except (ValueError, OverflowError, pa.ArrowInvalid):
@@ -216,7 +216,7 @@ class WholeBatches:
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
     def _texts(self, values: pa.Array, fields: Columns, column: str) -> pa.Array:
-        """Returns the texts of a column. A missing value is read from inside objects, if the column has a path."""
+        """Returns the texts of a column. If the column has a path, missing values are read from nested objects."""
         texts, (first, *inner) = _text(values, column), self._spec.path(column)
         if not inner or not texts.null_count:
             return texts
@@ -226,24 +226,24 @@ class WholeBatches:
             if index < 0:
                 return texts
             values = pc.struct_field(values, [index])
-        if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
+        if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 is now 1.0, or 1.5 is now 1.50
             raise OneByOneError
         return pc.coalesce(texts, _text(values, column))
 
 
 def _usable(timestamps: pa.Array) -> pa.Array:
-    with suppress(pa.ArrowInvalid):  # Kafka's milliseconds may need more than 64 bits as microseconds
+    with suppress(pa.ArrowInvalid):  # Kafka's milliseconds, converted to microseconds, may need more than 64 bits
         if (moments := moments_of_column(timestamps)) is not None:
             return moments
     raise OneByOneError
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:
-    """Returns the values of a partition column as Python writes them."""
+    """Returns the texts that Python's ``str()`` returns for the values of a partition column."""
     if pa.types.is_boolean(values.type):
         return pc.if_else(values, "True", "False")
     if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
         return values.cast(pa.string())
-    if pa.types.is_nested(values.type):  # its text contains Python's name of a time's zone
+    if pa.types.is_nested(values.type):  # Python's text of a nested time would contain the name of the time zone
         raise OneByOneError
     return texts_of(values.to_pylist(), column)

@@ -1,7 +1,7 @@
-"""An assignment: Kafka's partitions for this member, until Kafka revokes them or another member claims them.
+"""An assignment: the partitions that Kafka assigns to this member, until Kafka revokes or another member claims them.
 
-Each thread that works for an assignment holds the object. After its end, or once its log is fenced, nothing of it is
-written: a late thread works for an object that no other thread reads any more.
+Each thread that works for an assignment has a reference to the ``Assignment``. After the assignment ends, or its log is
+fenced, none of its records are written. A thread that is late works with an ``Assignment`` that no other thread reads.
 """
 
 import queue
@@ -21,11 +21,11 @@ _offset = itemgetter(0)
 
 
 class Uncommitted:
-    """The age of a partition's first record that is consumed and not committed. For the consumer's thread.
+    """The age of a partition's first consumed record whose offset is not committed. For the consumer's thread.
 
-    It keeps a mark for each poll: the offset and the time of its first record. ``oldest`` is the timestamp of the first
-    record that is not committed, in epoch seconds. After a commit in the middle of a poll, it is the timestamp of the
-    poll's first record. Any thread may read ``oldest``.
+    ``_marks`` contains the offset and the time of the first record of each poll. ``oldest`` is the timestamp of the
+    first record that is not committed, in epoch seconds. After a commit in the middle of a poll, ``oldest`` is the
+    timestamp of the poll's first record. Any thread may read ``oldest``.
     """
 
     __slots__ = ("_marks", "oldest")
@@ -35,20 +35,20 @@ class Uncommitted:
         self.oldest: float | None = None
 
     def consumed(self, offset: int, timestamp: int | None) -> None:
-        """Note the first record of a poll, with its timestamp in ms; a record that is read again changes nothing.
+        """Note the first record of a poll, and its timestamp in ms. A record that is read again changes nothing.
 
-        Without a timestamp, or if a producer's clock is ahead, the record's age counts from now on.
+        If the record has no timestamp, or the timestamp is in the future, the record's age is calculated from now.
         """
         if self._marks and offset <= self._marks[-1][0]:
             return
         now = time.time()
         self._marks.append((offset, now if timestamp is None else min(now, timestamp / 1000)))
         if len(self._marks) > _MOST_MARKS:
-            del self._marks[1::2]  # the mark before covers these records too, so they count as a little older
+            del self._marks[1::2]  # the previous mark also covers these records, so their age is a little too high
         self.oldest = self._marks[0][1]
 
     def committed(self, following: int, *, is_all: bool) -> None:
-        """Forget the committed records, up to before ``following``; ``is_all``: no later record was consumed."""
+        """Forget the committed records, which precede ``following``. ``is_all``: all consumed records are committed."""
         if is_all:
             self._marks.clear()
         else:
@@ -57,20 +57,20 @@ class Uncommitted:
 
 
 class Partition:
-    """One partition and its progress. Each offset is the offset of the next record."""
+    """One partition and the progress in this partition. Each number is the offset of the next record."""
 
     __slots__ = ("copied", "is_claimed", "taken", "tp", "uncommitted", "written")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.is_claimed = False  # the consumer may read the partition
-        self.taken = 0  # handed to the pipeline, by the consumer's thread
-        self.written = 0  # written into lake and log, by the pipeline's thread
-        self.copied = -1  # committed to Kafka, by the consumer's thread
+        self.taken = 0  # next record to hand to the pipeline; the consumer's thread sets it
+        self.written = 0  # next record to write into lake and log; the pipeline's thread sets it
+        self.copied = -1  # the offset committed to Kafka; the consumer's thread sets it
         self.uncommitted = Uncommitted()
 
     def begin(self, offset: int) -> None:
-        """Read from this offset on: the partition is claimed, and the log ends before it."""
+        """Begin to read at this offset. The partition is claimed, and the log contains all earlier records."""
         self.taken = self.written = offset
         self.is_claimed = True
 
@@ -80,7 +80,7 @@ class Piece:
     """Records of one partition, as messages or as rows."""
 
     tp: TopicPartition
-    end: int  # the last offset read so far; -1 if the rows are late, from the record of another partition
+    end: int  # the last offset read so far; -1 for late rows, made from the record of another partition
     messages: Sequence[Message] = ()
     rows: Sequence[Row] = ()
     rejected: Sequence[Rejected] = ()
@@ -92,10 +92,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A message from the consumer to the pipeline: records, or the ``reason`` to end the batch."""
+    """A message from the consumer to the pipeline: records, or the ``reason`` why the batch ends."""
 
     assignment: "Assignment"
-    number: int  # counts the assignment's portions with records
+    number: int  # number of the assignment's portions with records so far
     pieces: Sequence[Piece] = ()
     size: int = 0  # estimated memory in bytes
     reason: str | None = None
@@ -110,19 +110,19 @@ class Claimed:
 
 
 class Assignment:
-    """One assignment; the pipeline writes its log, once the claims point to it."""
+    """One assignment. The pipeline writes the assignment's log as soon as the claims point to the log."""
 
     def __init__(self, tps: Iterable[TopicPartition], log: OwnLog, submit: Callable[[Portion], None]) -> None:
         self.partitions: Mapping[TopicPartition, Partition] = {tp: Partition(tp) for tp in tps}
         self.log = log
         self._submit = submit
         self._claims: queue.SimpleQueue[Claimed | ConnectorError] = queue.SimpleQueue()
-        self._taken = 0  # portions; for the consumer's thread
-        self._written = 0  # portions; for the pipeline's thread
+        self._taken = 0  # number of portions; for the consumer's thread
+        self._written = 0  # number of portions; for the pipeline's thread
 
     @property
     def is_over(self) -> bool:
-        """Whether no record of this assignment may be written any more."""
+        """Whether writing records of this assignment is forbidden."""
         return self.log.has_ended or self.log.fence is not None
 
     def end(self) -> None:
@@ -139,12 +139,12 @@ class Assignment:
         return frozenset(tp for tp, each in self.partitions.items() if not each.is_claimed)
 
     def claim_ended(self, *outcomes: Claimed | ConnectorError) -> None:
-        """Note the outcomes of claims; no retry corrects an error here. From any thread."""
+        """Note the results of claims. An error here cannot be corrected by retries. Any thread may call this method."""
         for outcome in outcomes:
             self._claims.put(outcome)
 
     def new_claims(self) -> list[Claimed]:
-        """Return the claims that succeeded since the last call; raise the error of a claim that no retry corrects."""
+        """Return the claims that succeeded since the last call. Raise the error of a claim that has failed."""
         claims: list[Claimed] = []
         while True:
             try:
@@ -158,7 +158,7 @@ class Assignment:
     # --- records ----------------------------------------------------------------------------------------------------
 
     def take(self, pieces: Sequence[Piece], size: int) -> None:
-        """Hand these records to the pipeline; ``size`` in bytes of memory."""
+        """Hand these records to the pipeline. ``size`` is the number of bytes in memory."""
         for piece in pieces:
             partition = self.partitions[piece.tp]
             partition.taken = max(partition.taken, piece.end + 1)
@@ -170,7 +170,7 @@ class Assignment:
         self._submit(Portion(self, self._taken, reason=reason))
 
     def delivered(self, portion: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that all portions up to this one, and these offsets, are in lake and log. For the pipeline's thread."""
+        """Note that lake and log contain all portions up to this number. For the pipeline's thread."""
         for tp, end in ends.items():
             partition = self.partitions[tp]
             partition.written = max(partition.written, end + 1)
@@ -178,12 +178,12 @@ class Assignment:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether all records taken so far are in lake and log."""
+        """Whether lake and log contain all records that the pipeline has received."""
         return self._written == self._taken
 
     def to_commit(self) -> list[tuple[Partition, int]]:
-        """Return the partitions whose offset in Kafka is old, with the offsets to commit. For the consumer's thread."""
-        # Each ``written`` is read once, because the pipeline continues meanwhile.
+        """Return partitions with a newer offset than Kafka's, and the offsets to commit. For the consumer's thread."""
+        # Each ``written`` is read only once, because the pipeline's thread may change it.
         offsets = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
         for partition, written in offsets:
             partition.uncommitted.committed(written, is_all=written >= partition.taken)
@@ -191,12 +191,12 @@ class Assignment:
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        """The timestamp of each partition's first record that is taken and not in the lake, in epoch seconds."""
+        """The timestamp of each partition's first record whose offset is not committed, in epoch seconds."""
         timestamps = ((tp, each.uncommitted.oldest) for tp, each in self.partitions.items())
         return {tp: oldest for tp, oldest in timestamps if oldest is not None}
 
     @property
     def fenced(self) -> dict[TopicPartition, str]:
-        """The partitions that another member has claimed, with the reason."""
+        """The partitions that another member has claimed, and the reason of each."""
         fence = self.log.fence
         return dict.fromkeys(self.partitions, str(fence.error)) if fence else {}

@@ -1,8 +1,8 @@
-"""Claims the partitions of assignments on threads.
+"""Claims the partitions of assignments on separate threads.
 
-Kafka's callback for an assignment must not fail, and must not wait for an unavailable store: the broker would remove
-the consumer from the group. Therefore the callback only begins an assignment. The consumer's loop reads the partitions
-once they are claimed.
+Kafka's callback for an assignment must not fail, and must not wait for an unavailable store. Otherwise the broker would
+remove the consumer from the group. Therefore the callback only begins an assignment. The consumer's loop reads
+partitions after they are claimed.
 """
 
 import logging
@@ -25,17 +25,17 @@ from app.retries import Request, Stopped
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that have not noticed their end yet
-_MOST_QUERIES = 10  # to Kafka, before partitions are claimed again
+_MOST_CLAIMS = 4  # claims at the same time, including claims of earlier assignments that have not stopped yet
+_MOST_QUERIES = 10  # queries to Kafka, before partitions are claimed again
 _RESTART = "The connector tries again after a restart"
 _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 
 @dataclass(frozen=True, slots=True)
 class StartSettings:
-    """Where partitions begin, by the settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``.
+    """The settings that decide where partitions begin; see ``Beginnings`` and ``FirstOffsets``.
 
-    ``first_topics``: the topics with which a group of several topics began, and those of its ``follow_offsets``.
+    ``first_topics`` contains the first topics of a group with several topics, and the topics of ``follow_offsets``.
     """
 
     reset: str | datetime | timedelta = "earliest"
@@ -47,12 +47,12 @@ class StartSettings:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The consumer group in Kafka, and where its partitions begin.
+    """The consumer group in Kafka, and the settings that decide where partitions begin.
 
     Attributes:
-        check: Returns the error that ends the process if nothing may be claimed in this group.
-        is_member: Whether Kafka still counts this member in the group.
-        watch: Queries Kafka regularly, from the first assignment on.
+        check: Function that returns the error that ends the process if no partition may be claimed in this group.
+        is_member: Function that returns whether Kafka still counts this member in the group.
+        watch: Thread that queries Kafka regularly after the first assignment.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Group:
 
 
 class Claimer:
-    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends."""
+    """Claims all partitions of an assignment together. Retries until the claim succeeds or the assignment ends."""
 
     def __init__(self, takeover: Takeover, group: Group, runtime: Runtime) -> None:
         self._takeover = takeover
@@ -76,13 +76,13 @@ class Claimer:
         self._stop = runtime.threads.new_event()
 
     def begin(self, assignment: Assignment, closed: str | None = None) -> None:
-        """Begin to claim; see ``Member.begin`` for ``closed``."""
+        """Begin to claim the partitions. ``Member.begin`` describes ``closed``."""
         self._group.watch.start()
         if assignment.partitions:
             self._pool.submit(self._claim, assignment, closed)
 
     def stop(self) -> None:
-        """End the claims in progress; called when the pipeline has ended."""
+        """End the claims in progress. The member calls this method after the pipeline has ended."""
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -115,13 +115,13 @@ class Claimer:
 
         def claim() -> dict[TopicPartition, Claimed]:
             begun = self._takeover.claim(sorted(waiting), assignment.log, is_again=is_again)
-            for tp, begin in begun.items():  # not earlier: a repeated claim is still the first claim
+            for tp, begin in begun.items():  # after the claim, because a repeated claim is still the first claim
                 self._group.topic_ids.claimed(tp, begin.topic_id)
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
             claimed = self._retry(assignment, claim, "store")
-            # Retried separately: a repeated claim would no longer report the records lost before the partition's start.
+            # This call is retried separately, because a repeated claim would not report records lost before the start.
             self._retry(assignment, assignment.log.remove_rolled_back, "store")
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
@@ -131,10 +131,10 @@ class Claimer:
         return self._waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
-        """Ask Kafka whether this member still owns the partitions of a closed log; return the error to end with if not.
+        """Ask Kafka whether this member still owns the partitions of a closed log. If not, return the error to raise.
 
-        A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, Kafka
-        soon revokes the partitions too, and the assignment ends (``Stopped``).
+        A frozen member is fenced too, and must not close the log of the next owner. If the group has removed this
+        member, Kafka soon revokes the partitions, and the assignment ends (``Stopped``).
         """
         tps = ", ".join(map(str, assignment.partitions))
         for _ in range(_MOST_QUERIES):
@@ -154,6 +154,6 @@ class Claimer:
 
 
 def taken_over(reason: str) -> RetryableError:
-    """Return the error to end with if Kafka still assigns partitions that another member has claimed."""
+    """Return the error for partitions that another member has claimed, but that Kafka still assigns to this member."""
     hint = "If no other connector uses this consumer group and table, a restart repairs this; nothing is lost"
     return RetryableError("writing a partition's rows", reason, hint)

@@ -1,4 +1,4 @@
-"""The thread "deliver": uploads and registers written batches, with the assignment's log as the protocol."""
+"""The thread "deliver": uploads and registers written batches, and notes each step in the assignment's log."""
 
 import contextlib
 import logging
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 _Object = DataFile | LocalObject
 _FOREIGN_OBJECT = "No other batch uses these names: find the program that writes into the table's folder"
 _CATALOG = Request("catalog", "registering the table or its files")
-_SLOWEST_UPLOAD = 2**20  # bytes per second; a slower store counts as unavailable
+_SLOWEST_UPLOAD = 2**20  # bytes per second; if uploads are slower, the store is treated as unavailable
 
 
 class Delivery:
-    """Steps 4 to 7. A batch of an assignment that is over is dropped.
+    """Steps 4 to 7. If an assignment has ended, its batches are dropped.
 
-    ``recreated`` is called with the partitions of each batch before its first upload. It returns the error to end with
-    if the topic was recreated since the batch was read, and may raise the errors of a step.
+    ``recreated`` is called with the partitions of each batch before the batch's first upload. If a topic was recreated
+    after the batch was read, ``recreated`` returns an error. It may raise the errors of a step.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Delivery:
         self._recreated = recreated
         self._metrics = runtime.metrics
         self._pool = runtime.threads.new_pool("upload", runtime.workers)
-        # Kafka reassigns a partition after a session without a heartbeat; half of this time is safe.
+        # Kafka reassigns a partition if a member sends no heartbeat for ``session_seconds``. Half of this time is safe.
         self._fresh_seconds = runtime.timings.session_seconds / 2
         self._last_log: OwnLog | None = None  # the log of the last batch
 
     def step(self) -> None:
-        """Deliver the next batch; no retry corrects an error here, also of an earlier step."""
+        """Deliver the next batch. Raises errors that retries cannot correct, including errors of earlier steps."""
         try:
             self._deliver(*self._flow.written.get())
         except Exception:
@@ -88,20 +88,20 @@ class Delivery:
         self._confirm_topics(batch)
         others = batch.staged.dead_letters + self._registrar.write_indexes(files, batch.in_flight.folder)
         stored = self._store_objects(batch, files, others) if files or others else self._advance(batch)
-        if self._flow.written.is_empty:  # otherwise the next batch's intent implies it, or this step follows that batch
-            with contextlib.suppress(FencedError):  # the next owner finds the batch complete
+        if self._flow.written.is_empty:  # otherwise the log of the next batch shows that this batch is done
+            with contextlib.suppress(FencedError):  # the next owner sees that the batch is complete
                 step("done", log.done, JOURNAL)
         self._metrics.delivered(batch.outcome(stored))
 
     def _advance(self, batch: GatheredBatch) -> list[DataFile]:
-        """Write the ends of a batch without objects, before its offsets are committed."""
+        """Write the last offsets of a batch without objects to the log, before these offsets are committed."""
         batch.in_flight.step("done", partial(batch.in_flight.assignment.log.advance, batch.ends), JOURNAL)
         return []
 
     def _store_objects(
         self, batch: GatheredBatch, files: Sequence[DataFile], others: Sequence[LocalObject]
     ) -> list[DataFile]:
-        """Do steps 4 to 6; raise ``FencedError`` if the assignment was over before the files were registered."""
+        """Do steps 4 to 6. Raise ``FencedError`` if the assignment ended before the files were registered."""
         step, log = batch.in_flight.step, batch.in_flight.assignment.log
         offsets = [part.offsets for part in batch.staged.parts]
         counts = {each.key: each.records for each in others}
@@ -119,7 +119,7 @@ class Delivery:
         registration = self._registrar.new_registration(stored, marks)
 
         def register() -> None:
-            log.verify()  # at each try: while the catalog is unavailable, a partition may be revoked
+            log.verify()  # before each attempt, because partitions may be revoked while the catalog is unavailable
             with self._metrics.waits.answer(_CATALOG):
                 registration.run()
 
@@ -139,20 +139,20 @@ class Delivery:
         log = batch.in_flight.assignment.log
 
         def ask() -> ConnectorError | None:
-            log.check_open()  # Kafka has no id for a deleted topic, and revokes its partitions
+            log.check_open()  # Kafka has no id for a deleted topic, and revokes the topic's partitions
             return self._recreated(tps)
 
         if (error := batch.in_flight.step("intend", ask, KAFKA)) is not None:
             raise error
 
     def _prepare(self, log: OwnLog) -> None:
-        """Create or check the table in the catalog, if files will be uploaded to it."""
+        """Create or check the table in the catalog before files are uploaded."""
         log.verify(fresh_seconds=self._fresh_seconds)
         with self._metrics.waits.answer(_CATALOG):
             self._registrar.prepare()
 
     def _may_upload(self, log: OwnLog) -> bool:
-        """Check before each upload: while it waits, the next owner of a partition may write the same rows."""
+        """Return whether an upload may begin. If not, the next owner of a partition may have written the same rows."""
         try:
             log.verify(fresh_seconds=self._fresh_seconds)
         except FencedError:
@@ -160,12 +160,12 @@ class Delivery:
         return True
 
     def _note_done(self) -> None:
-        """Note that the last batch is in the lake; without this note, the next start would check its files."""
+        """Note that the last batch is in the lake. Otherwise the next start would check the batch's files."""
         try:
             if self._last_log is not None:
                 self._last_log.done()
         except FencedError:
-            pass  # the next owner has settled the batch
+            pass  # the next owner has completed the batch or rolled it back
         except ConnectorError as error:
             logger.info("%s; the next start checks automatically whether the last batch is in the lake", error)
 
@@ -177,14 +177,14 @@ class Delivery:
 
 
 class Upload:
-    """Step 5: uploads one batch's objects. A repeated run skips the objects that are stored already.
+    """Step 5: uploads one batch's objects. A repeated ``run`` uploads only objects that are not stored yet.
 
-    The data files show whether a batch is complete. Therefore one of them waits until all other objects are stored. A
-    batch of data files only needs no second round.
+    The data files show whether a batch is complete. Therefore the last data file is uploaded after all other objects. A
+    batch that contains only data files is uploaded in one round.
 
-    ``may_upload`` returns whether the batch's assignment may still write. If not, the rest of the batch is left out:
-    while an upload waits for its store, the next owner of a partition writes the same rows. It is called right before
-    each upload, on the upload's thread, and may raise the errors of an upload.
+    ``may_upload`` returns whether the batch's assignment may still write. If not, no more objects are uploaded, because
+    the next owner of a partition may have written the same rows. The upload's thread calls ``may_upload`` immediately
+    before each upload. The call may raise the errors of an upload.
     """
 
     def __init__(
@@ -207,10 +207,10 @@ class Upload:
         self._may_upload = may_upload
 
     def run(self) -> list[DataFile] | None:
-        """Upload the objects that are not stored yet, and return the data files.
+        """Upload the objects that are not stored yet. Return the data files.
 
-        Returns ``None`` if the assignment may not write any more, or the store refuses a name that another object has.
-        Raises ``Stopped`` if the pool was shut down meanwhile, and ``RetryableError`` only if a retry may help.
+        Returns ``None`` if the assignment may not write any more, or if a different object has the name of an object.
+        Raises ``Stopped`` if the pool is shut down, and ``RetryableError`` only if a retry may help.
         """
         for waiting in (self._missing, self._last):
             self._upload(waiting)
@@ -219,7 +219,7 @@ class Upload:
         return [replace(file, last_modified=self._stored[file.key].last_modified) for file in self._files]
 
     def _upload(self, waiting: list[_Object]) -> None:
-        """Upload these objects; those that fail stay in the list."""
+        """Upload these objects. Objects whose upload fails stay in the list."""
         attempts = [(item, self._begin(item)) for item in waiting]
         waiting.clear()
         errors: list[BaseException] = []
@@ -250,7 +250,7 @@ class Upload:
 
 
 def _wait_for_error(attempt: Future[StoredObject | None]) -> BaseException | None:
-    """Wait for the upload. For a cancelled upload, ``concurrent.futures.wait`` would wait for ever."""
+    """Wait for an upload. ``concurrent.futures.wait`` would never return for a cancelled upload."""
     try:
         return attempt.exception()
     except CancelledError:

@@ -1,4 +1,4 @@
-"""The state that the pipeline's threads share: the batches between them, their waits, and their failure."""
+"""The state that the pipeline's threads share: batches between threads, retried steps, and the pipeline's failure."""
 
 import contextlib
 import logging
@@ -24,8 +24,8 @@ from app.retries import Operation, Request, Stopped
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
-# The requests of the steps, except those to the catalog.
+_LOOK_SECONDS = 0.2  # interval of the checks whether the pipeline is stopped
+# The requests of all steps, except requests to the catalog.
 SCHEMA = Request("store", "reading the table's schema", "schema")
 KAFKA = Request("Kafka", "asking for the ids of the topics", "kafka")
 JOURNAL = Request("store", "writing the journal", "journal")
@@ -35,7 +35,7 @@ _OPERATIONS: Final[Sequence[Operation]] = ("schema", "kafka", "journal", "upload
 
 
 class BatchInFlight:
-    """A batch in progress, of one assignment, in a separate folder; measures the time of its steps."""
+    """A batch in progress of one assignment. Each batch has a separate folder, and measures the time of its steps."""
 
     def __init__(self, number: int, folder: Path, assignment: Assignment, flow: "Flow") -> None:
         self.number = number
@@ -43,7 +43,7 @@ class BatchInFlight:
         self.table = flow.table
         self.assignment = assignment
         self._flow = flow
-        self._waited = 0.0  # seconds for unavailable systems: not part of a step's time
+        self._waited = 0.0  # seconds of waiting for unavailable systems; a step's time does not include them
         self.seconds: dict[str, float] = {}
         folder.mkdir()
 
@@ -52,7 +52,7 @@ class BatchInFlight:
         self._flow.share.began(-1)
 
     def step(self, name: str, work: Callable[[], _T], asks: Request | None = None) -> _T:
-        """Do the work, and add its time to the step's, without waits. Retry it while the system ``asks`` fails."""
+        """Do the work, and add the time without waits to the step's time. Retry while the system of ``asks`` fails."""
         clock = self._flow.runtime.timings.clock
         begin = clock() - self._waited
         try:
@@ -61,7 +61,7 @@ class BatchInFlight:
             self.seconds[name] = self.seconds.get(name, 0.0) + clock() - self._waited - begin
 
     def retry(self, asks: Request, work: Callable[[], _T]) -> _T:
-        """Do the work within a step, and retry it until it succeeds."""
+        """Do the work within a step. Retry the work until it succeeds."""
 
         def add_waited(seconds: float) -> None:
             self._waited += seconds
@@ -72,11 +72,11 @@ class BatchInFlight:
 
 @dataclass(frozen=True, slots=True)
 class GatheredBatch:
-    """A batch after step 2; its rows are in the staged file.
+    """A batch after step 2. The staged file contains the batch's rows.
 
     Attributes:
-        last_portion: The assignment's number of the batch's last portion, 0 before the first.
-        ends: The last offsets read.
+        last_portion: The number of the batch's last portion in the assignment; 0 before the first portion.
+        ends: The last offset read from each partition.
     """
 
     in_flight: BatchInFlight
@@ -86,7 +86,7 @@ class GatheredBatch:
     ends: Mapping[TopicPartition, int]
 
     def outcome(self, stored: Sequence[DataFile], dropped: int = 0) -> DeliveredBatch:
-        """Log and return the outcome; ``dropped`` files were not registered, because the assignment had ended."""
+        """Log and return the outcome. ``dropped`` is the number of files of an assignment that ended too early."""
         batch = DeliveredBatch(
             number=self.in_flight.number,
             reason=self.reason,
@@ -105,9 +105,9 @@ class GatheredBatch:
 
 
 class Handover(Generic[_T]):
-    """Hands work from one thread to the next through a queue; all waiting ends when ``stop`` is set.
+    """Hands work from one thread to the next thread through a queue. After ``stop`` is set, no thread waits any more.
 
-    A failure goes through the same queue, so that the batches before it still arrive.
+    A failure goes through the same queue. Therefore earlier batches still arrive.
     """
 
     def __init__(self, stop: threading.Event, maxsize: int) -> None:
@@ -128,7 +128,7 @@ class Handover(Generic[_T]):
         raise Stopped
 
     def get(self) -> _T:
-        """Return the next item; raise a failure."""
+        """Return the next item of the queue. If the item is a failure, raise it."""
         while not self._stop.is_set():
             with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=_LOOK_SECONDS)
@@ -139,12 +139,12 @@ class Handover(Generic[_T]):
 
 
 class Flow:
-    """The records taken and not in the lake yet, and the errors that hold them up. Thread-safe.
+    """The records that are not in the lake yet, and the errors that delay these records. Thread-safe.
 
     Attributes:
         begun: Number of batches begun so far.
-        stored_share: Size of the last batch's files, divided by the size of its staged file; ``None`` before that.
-        failure: The error because of which all batches in progress were dropped.
+        stored_share: Size of the last batch's files, divided by its staged file's size; ``None`` without a batch.
+        failure: The error that made the connector drop all batches in progress.
     """
 
     def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
@@ -154,7 +154,7 @@ class Flow:
         self.runtime = runtime
         self.table = runtime.metrics.table
         self.ends = BatchEnds(buffer.limits, runtime.timings.clock, _phase(self.table))
-        self.stop = threads.new_event()  # ends all waiting
+        self.stop = threads.new_event()  # after it is set, no thread waits any more
         self.staged: Handover[GatheredBatch] = Handover(self.stop, threads.handed_over)
         self.written: Handover[tuple[GatheredBatch, list[DataFile]]] = Handover(self.stop, threads.handed_over)
         self.begun = 0
@@ -165,12 +165,12 @@ class Flow:
 
     @property
     def obstacle(self) -> ConnectorError | None:
-        """The error of the step that is retried at present."""
+        """The error of the step that is being retried."""
         return self.runtime.metrics.waits.failing(*_OPERATIONS)
 
     @property
     def is_topic_missing(self) -> bool:
-        """Whether a batch waits for a topic that Kafka does not have: a deleted topic never returns."""
+        """Whether a batch waits for a topic that Kafka does not have. A deleted topic never returns."""
         return self.obstacle is not None and self.obstacle.system == "topic"
 
     @property
@@ -183,7 +183,7 @@ class Flow:
             raise self.failure
 
     def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
-        """Wait until all taken records are in lake and log, or cannot be any more; return whether they are."""
+        """Wait until lake and log contain all taken records, or cannot contain them any more. Return which is true."""
 
         def has_ended() -> bool:
             return assignment.is_delivered or assignment.is_over or self.failure is not None
@@ -200,7 +200,7 @@ class Flow:
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def fail(self, error: ConnectorError) -> None:
-        """Drop the batches in progress for this reason, unless the flow has failed already."""
+        """Drop the batches in progress because of this error. If the flow has failed before, the first error stays."""
         with self.buffer.changed:
             self.failure = self.failure or error
             self.buffer.changed.notify_all()
@@ -208,7 +208,7 @@ class Flow:
 
 
 def _phase(table: str) -> float:
-    """Return the phase of ``BatchEnds`` by the table's name, so that all tables of a process share Spark evenly."""
+    """Return a ``phase`` for ``BatchEnds`` from the table's name, so that tables use Spark at different times."""
     return zlib.crc32(table.encode()) / 2**32 if table else 1.0
 
 

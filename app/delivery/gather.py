@@ -1,4 +1,4 @@
-"""The thread "stage": converts and stages the records of an assignment, and ends batches."""
+"""The thread "stage": converts an assignment's records, writes the rows to a staged file, and ends batches."""
 
 import logging
 import queue
@@ -22,15 +22,14 @@ from app.retries import Stopped
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1  # between two checks whether to end the batch, when no records arrive
-_STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
+_LOOK_SECONDS = 0.1  # interval of the checks whether the batch ends while no records arrive
+_STOP_LOOK_SECONDS = 0.2  # interval of the checks whether the pipeline is stopped
 
 
 class Gathering:
-    """Steps 1 and 2. All methods except ``submit`` are for the thread "stage".
+    """Steps 1 and 2. Only the thread "stage" calls methods; any thread may call ``submit``.
 
-    At its end, each batch has deleted its files in the scratch folder. ``as_known`` returns rows with the columns of
-    the catalog.
+    When a batch ends, it deletes its files in the scratch folder. ``as_known`` returns rows with the catalog's columns.
     """
 
     def __init__(
@@ -50,20 +49,20 @@ class Gathering:
         self._open: _Open | None = None
 
     def submit(self, portion: Portion) -> None:
-        """Accept a portion, from any thread. Never blocks: the consumer limits the records by ``held_bytes``."""
+        """Accept a portion, from any thread. This method never waits, because the consumer checks ``held_bytes``."""
         self._flow.share.hold(portion.size)
         self._submitted.put(portion)
         self.on_submit()
 
     def take_all(self) -> None:
-        """Take portions until all are in a batch that has ended."""
+        """Take portions until each portion is in a batch that has ended."""
         self._flow.ends.resume()
         while self.step(_LOOK_SECONDS) or self._open is not None or self._waiting.pieces:
             pass
         self._flow.ends.pause()
 
     def step(self, seconds: float) -> bool:
-        """Take the next portion if one arrives within so many seconds; end the batch when it is due.
+        """Take the next portion if a portion arrives within ``seconds``. End the batch if it is due.
 
         Returns whether a portion arrived.
         """
@@ -83,9 +82,9 @@ class Gathering:
         return taken is not None
 
     def _take(self, seconds: float) -> str | None:
-        """Take the next portion, and return its reason to end the batch, perhaps empty; ``None`` if none arrived.
+        """Take the next portion. Return its reason to end the batch, or an empty text; ``None`` if no portion arrived.
 
-        Keeps no reference to records.
+        The method keeps no reference to records.
         """
         try:
             portion = self._submitted.get(timeout=seconds)
@@ -115,7 +114,7 @@ class Gathering:
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
     def _drop_ended(self) -> None:
-        """Drop the records of an assignment that is over, before the next assignment begins."""
+        """Drop the records of an assignment that has ended, before the next assignment begins."""
         assignment = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if assignment is None or not assignment.is_over:
             return
@@ -130,12 +129,12 @@ class Gathering:
     # --- convert, and append to the staged file ---------------------------------------------------------------------
 
     def _convert(self) -> None:
-        """Convert the waiting records, and append them to the open batch; close it first if they do not fit."""
+        """Convert the waiting records, and append the rows to the open batch, or to a new batch if they do not fit."""
         waiting, self._waiting = self._waiting, _Unconverted()
         if waiting.assignment is None:
             return
         records, ends = _join_pieces(waiting.pieces, waiting.assignment.log.token)
-        waiting.pieces.clear()  # only ``records`` holds the rows now
+        waiting.pieces.clear()  # now only ``records`` has references to the rows
         batch = self._open = self._open or self._begin_batch(waiting.assignment)
         if records.parts:
             converted = self._convert_records(batch, records)
@@ -149,7 +148,7 @@ class Gathering:
         self._flow.share.hold(-waiting.size)
 
     def _convert_records(self, batch: "_Open", records: Batch) -> Converted:
-        """Convert these records. Other tables convert only while this table waits for its schema."""
+        """Convert these records. Other tables may convert records only while this table waits for the schema."""
         converting, held = self._flow.buffer.converting, ExitStack()
 
         def convert() -> Converted:
@@ -177,19 +176,19 @@ class Gathering:
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
     def _reason_to_end(self, batch: "_Open", converted: Converted) -> str | None:
-        """Return the reason to end the batch before these records, if there is one."""
+        """Return the reason why the batch ends before these records; ``None`` if these records fit."""
         if not batch.rows.fits(converted.rows):
             return "a column's type changed"
         return "little room in the temporary folder" if batch.last_portion and not self._has_room(converted) else None
 
     def _has_room(self, converted: Converted) -> bool:
-        """Whether the scratch folder has room for these rows, and for Spark's files of them and of three batches."""
+        """Whether the scratch folder has room for these rows, Spark's files of these rows, and three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
         staged = self._open.rows.size.staged_bytes if self._open else 0
         return self._runtime.free_bytes(self._runtime.scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
-        """Wait until there is room, or until no batch is in progress whose end would make room."""
+        """Wait until the scratch folder has room, or until no batch in progress could free room."""
         if self._has_room(converted):
             return
         folder = self._runtime.scratch
@@ -206,7 +205,7 @@ class Gathering:
         return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
     def _end_batch(self, reason: str) -> None:
-        """Hand the open batch on, if there is one; keep no part of it here while the next step is busy."""
+        """Hand the open batch to the next step. Keep no reference to the batch while the next step is busy."""
         self._flow.ends.ended()
         if self._open is not None:
             self._flow.staged.put(self._close_batch(self._open, reason))
@@ -218,7 +217,7 @@ class Gathering:
 
 @dataclass(slots=True)
 class _Open:
-    """The batch in progress, to which rows are appended."""
+    """The batch in progress. Rows are appended to this batch."""
 
     in_flight: BatchInFlight
     rows: OpenBatch
@@ -227,7 +226,7 @@ class _Open:
 
 
 class _Unconverted:
-    """The pieces of one assignment that wait for conversion; ``last`` is the number of their last portion."""
+    """The pieces of one assignment that wait for conversion. ``last`` is the number of the last portion."""
 
     def __init__(self) -> None:
         self.assignment: Assignment | None = None
@@ -247,7 +246,7 @@ class _Unconverted:
 
 
 def _join_pieces(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:
-    """Return all records of these pieces by partition, and the last offset read of each partition."""
+    """Return all records of these pieces by partition, and the last offset read from each partition."""
     by_tp: dict[TopicPartition, list[Piece]] = {}
     for piece in pieces:
         by_tp.setdefault(piece.tp, []).append(piece)
@@ -262,7 +261,7 @@ def _join_pieces(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPart
 
 
 def _offsets(tp: TopicPartition, pieces: list[Piece]) -> OffsetRange:
-    """Return the first and last offsets with a record; a lookup of the framework may return a row late."""
+    """Return the lowest and the highest offset of the records. A lookup of quixstreams may return a row late."""
     offsets = [message.offset() for each in pieces for message in (*each.messages[:1], *each.messages[-1:])]
     offsets += [row.offset for each in pieces for row in each.rows]
     offsets += [record.offset for each in pieces for record in each.rejected]

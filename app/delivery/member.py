@@ -1,7 +1,7 @@
 """A member of the consumer group: writes one table's records from Kafka's partitions to the lake.
 
-A lane begins an assignment, hands records to it, and asks ``flow`` for room and failures. The member creates all
-objects between the lane and the lake, once for each table.
+A lane begins an assignment, hands records to this assignment, and reads room and failures from ``flow``. For its table,
+the member creates all Python objects between the lane and the lake.
 """
 
 import logging
@@ -33,14 +33,14 @@ from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-_MOST_AGAIN = 3  # in ``Timings.claim_again_seconds``
+_MOST_AGAIN = 3  # claims within ``Timings.claim_again_seconds``
 
 
 class Member:
-    """A member. For the consumer's thread, unless a method says otherwise.
+    """A member. Only the consumer's thread calls a method if the method's docstring does not allow other threads.
 
     Attributes:
-        flow: The records taken and not in the lake yet; thread-safe.
+        flow: The records that are not in the lake yet; thread-safe.
         pipeline: The steps of the member's batches.
     """
 
@@ -97,7 +97,7 @@ class Member:
         self.runtime.threads.sweeper.add(self.sweep)
 
     def stop(self) -> None:
-        """Drop the batches in progress, and end the threads, unless they are stuck in a call."""
+        """Drop the batches in progress, and end the threads. A thread that is stuck in a call continues."""
         self.pipeline.stop()
         self.runtime.threads.sweeper.remove(self.sweep)
         self.sweep(is_last=True)
@@ -107,14 +107,14 @@ class Member:
 
     @property
     def assignment(self) -> Assignment | None:
-        """The present assignment."""
+        """The assignment that has not ended; ``None`` if all assignments have ended."""
         return self._last if self._last is not None and not self._last.log.has_ended else None
 
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
-        """Begin an assignment of these partitions, and start to claim them; the former assignment ends.
+        """End the former assignment, begin an assignment of these partitions, and start to claim the partitions.
 
-        ``closed``: why this member claims them again, if another member has closed the log of its assignment.
-        Then nothing is claimed before Kafka confirms that the partitions are still assigned to this member.
+        ``closed`` is the reason if another member has closed the log of this member's assignment. The partitions are
+        then claimed only after Kafka confirms that they are still assigned to this member.
         """
         self.end()
         log = self._new_log(self.runtime.new_token())
@@ -123,14 +123,14 @@ class Member:
         return assignment
 
     def end(self) -> None:
-        """End the assignment, if there is one; its records in progress are dropped. From any thread."""
+        """End the present assignment, and drop its records in progress. Any thread may call this method."""
         if self._last is not None:
             self._last.end()
 
     def may_claim_again(self, error: FencedError) -> bool:
-        """Whether to claim the partitions of an assignment again that ended by this error; counts the claim.
+        """Whether the partitions of an assignment that this error ended may be claimed again. Counts the claim.
 
-        Without a limit, two members of different clusters would alternate for ever.
+        Without a limit, two members of different Kafka clusters would claim partitions from each other for ever.
         """
         now, last, timings = self.runtime.timings.clock(), self._claimed_again_at, self.runtime.timings
         is_often = len(last) == _MOST_AGAIN and now - last[0] <= timings.claim_again_seconds
@@ -140,13 +140,13 @@ class Member:
         return True
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        """Return where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
+        """Return where the partition would begin, and Kafka's offsets, without a claim. Any thread may call this."""
         return self._takeover.would_begin(tp)
 
     # --- on the sweeper's thread ------------------------------------------------------------------------------------
 
     def sweep(self, *, is_last: bool = False) -> None:
-        """Delete rolled-back objects that are due, and obsolete logs. Never raises."""
+        """Delete rolled-back objects that are due, and obsolete logs. This method never raises an error."""
         try:
             self._delete_due(is_last=is_last)
         except ConnectorError as error:

@@ -1,8 +1,8 @@
-"""The members of this process: one for each table, and each topic belongs to one table.
+"""The members of this process. Each table has one member, and each topic belongs to one table.
 
-A partition belongs to one topic, so each offset is in one log, and each table keeps the protocol of a single table. A
-table that fails is suspended: its assignment ends, as after a revocation, and its partitions wait. Later a new member
-opens the table, and claims the partitions as after a restart.
+A partition belongs to one topic. Therefore each offset is in one log, and the tables do not affect each other. A table
+that fails is suspended: its assignment ends in the same way as when Kafka revokes partitions, and its partitions wait.
+Later a new member opens the table, and claims the partitions in the same way as after a restart.
 """
 
 import logging
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class Members:
-    """All members. For the consumer's thread, except the properties.
+    """All members. Any thread may read the properties. Only the consumer's thread calls methods.
 
-    ``open_table`` begins to open the table of a topic on a thread; its flag is true if it has been opened before.
+    ``open_table`` begins to open a topic's table on a thread. The second argument is true if the table was open before.
 
     Attributes:
-        assigned: The partitions assigned to this process, without those of topics that are left out. It is replaced as
-            a whole, as are the states of the topics: other threads read both while members begin and end.
+        assigned: The partitions assigned to this process, without partitions of topics that are left out. Changes
+            replace the complete tuple, because other threads read ``assigned`` while members begin and end.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Members:
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
-        """Return the members of a process with one table for all records; ``topic`` is for messages."""
+        """Return the members of a process with one table for all records. Log messages contain ``topic``."""
         state, table = Open(member, member.stop), NewTable()
         table.set_result(state)
         return cls(member.group, member.flow.buffer, member.runtime, {topic: state}, lambda *_: table)
 
     def of(self, topic: str) -> Member | None:
-        """Return the member with the table of this topic, if it is open. From any thread."""
+        """Return the member that writes this topic if the table is open. Any thread may call this method."""
         state = self._topics.get(topic)
         return state.member if isinstance(state, Open) else None
 
@@ -71,11 +71,11 @@ class Members:
 
     @property
     def assignments(self) -> list[Assignment]:
-        """The present assignments."""
+        """The assignments that have not ended."""
         return [assignment for member in self.all if (assignment := member.assignment) is not None]
 
     def claimed_partition(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
-        """Return the assignment of the topic's table, and this partition in it, if it is claimed. From any thread."""
+        """Return the assignment of the topic's table, and this partition if it is claimed. Any thread may call this."""
         member = self.of(tp.topic)
         assignment = member.assignment if member else None
         partition = assignment.partitions.get(tp) if assignment else None
@@ -83,14 +83,14 @@ class Members:
 
     @property
     def suspended(self) -> dict[str, Suspended]:
-        """The assigned topics whose tables are suspended."""
+        """The assigned topics whose tables are suspended, with their states."""
         topics = self._topics
         states = ((topic, topics.get(topic)) for topic in sorted({tp.topic for tp in self.assigned}))
         return {topic: state for topic, state in states if isinstance(state, Suspended)}
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The topics that exist and are not written, with the reasons."""
+        """The topics that exist and are not written, and the reason for each topic."""
         states = self._topics.items()
         return {topic: state.reason for topic, state in states if isinstance(state, LeftOut) and state.reason}
 
@@ -104,7 +104,7 @@ class Members:
         return self._failure or next((member.flow.failure for member in self.all if member.flow.failure), None)
 
     def raise_failure(self, *, also_suspended: bool = False) -> None:
-        """Raise the error because of which not all records are in the lake, if there is one."""
+        """Raise the error that prevents some records from arriving in the lake, if an error exists."""
         if failure := self.failure:
             raise failure
         for suspended in self.suspended.values() if also_suspended else ():
@@ -126,7 +126,7 @@ class Members:
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
-        """Begin an assignment for each open table, of its partitions that are in no assignment yet."""
+        """Begin an assignment for each open table with partitions that are in no assignment yet."""
         begun = {tp for assignment in self.assignments for tp in assignment.partitions}
         waiting = [tp for tp in self.assigned if tp not in begun]
         for topic in sorted({tp.topic for tp in waiting}):
@@ -139,7 +139,7 @@ class Members:
             member.begin(tps)
 
     def _open(self, topic: str) -> None:
-        """Begin to open the topic's table when it is due, or note the result."""
+        """Begin to open the topic's table if the table is due. If opening has ended, note the result."""
         state = self._topics.get(topic)
         if state is None or (isinstance(state, Suspended) and self.runtime.timings.clock() >= state.due):
             state = Opening(self._open_table(topic, state is not None), state)
@@ -172,10 +172,10 @@ class Members:
         return claims
 
     def claim_again(self) -> None:
-        """Begin another assignment of the same partitions if another member has closed the log of an assignment.
+        """Begin a new assignment of the same partitions if another member has closed an assignment's log.
 
-        The claim then asks Kafka whether the partitions are still assigned to this member. If Kafka has not revoked
-        them for too long, the table is suspended.
+        The claim then asks Kafka whether the partitions are still assigned to this member. If Kafka does not revoke the
+        partitions within ``fenced_seconds``, the table is suspended.
         """
         for topic, member in self.by_topic:
             assignment = member.assignment
@@ -189,7 +189,7 @@ class Members:
                 self.suspend(topic, taken_over(str(fence.error)))
 
     def note_deleted(self, topic: str) -> None:
-        """Continue with the other topics if one of several topics does not exist any more."""
+        """Continue with the other topics after one of several topics was deleted."""
         state, member = self._topics.get(topic), self.of(topic)
         if isinstance(state, Deleted):
             return
@@ -208,9 +208,9 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float, obstructed_seconds: float = inf) -> None:
-        """Write the taken records into the lake within this time; later the remaining records are read again.
+        """Write the taken records into the lake within this time. The other records are read again later.
 
-        ``obstructed_seconds`` is the limit for each of several tables whose catalog or store is unavailable.
+        With several tables, ``obstructed_seconds`` is the limit for a table whose catalog or store is unavailable.
         """
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
         begin, reason = clock(), self.buffer.flush_reason
@@ -224,7 +224,7 @@ class Members:
                     break
 
     def end(self) -> None:
-        """End all assignments; their records in progress are dropped."""
+        """End all assignments, and drop their records in progress."""
         assigned, self.assigned = self.assigned, ()
         self.runtime.metrics.ended(assigned)
         for member in self.all:
@@ -233,13 +233,13 @@ class Members:
     # --- failures ---------------------------------------------------------------------------------------------------
 
     def suspend_failed(self) -> None:
-        """Suspend the tables that have failed; raise an error that is about no topic."""
+        """Suspend the tables that have failed. Raise an error that belongs to no topic."""
         if self._failure:
             raise self._failure
         if error := self.group.watch.take_found():
             if not error.topic:
                 raise error
-            if self.of(error.topic):  # otherwise the topic was revoked meanwhile, or is suspended already
+            if self.of(error.topic):  # otherwise the topic was revoked, or is suspended already
                 self.suspend(error.topic, error)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
@@ -247,7 +247,7 @@ class Members:
 
     @contextmanager
     def suspending_on_error(self, topic: str) -> Iterator[None]:
-        """Suspends the topic's table if the block fails. Another partition may have suspended it already."""
+        """Suspends the topic's table if the block fails. Another partition may have suspended the table before."""
         try:
             yield
         except ConnectorError as error:
@@ -257,7 +257,7 @@ class Members:
                 raise
 
     def suspend(self, topic: str, error: ConnectorError) -> None:
-        """Suspend the table of this topic for some time, for this reason; raise it if no other table can continue."""
+        """Suspend the table of this topic for some time. Raise the error if no other table can continue."""
         if error.ends_all or not self.buffer.is_shared:
             raise error
         state = self._topics[topic]
@@ -276,13 +276,13 @@ class Members:
         logger.error("%s. The table of topic %s is suspended, and %s. Other tables continue", error, topic, again)
 
     def fail(self, error: ConnectorError) -> None:
-        """Drop the batches in progress for this reason, which ends the process. From any thread."""
+        """Drop the batches in progress. The error ends the process. Any thread may call this method."""
         self._failure = error
         for member in self.all:
             member.flow.fail(error)
 
     def stop(self) -> None:
-        """Drop the batches in progress of all members, before each member waits for its threads."""
+        """Drop the batches in progress of all members. Then close each member, which waits for its threads."""
         for member in self.all:
             member.flow.stop.set()
         states = (each.before if isinstance(each, Deleted) else each for each in self._topics.values())

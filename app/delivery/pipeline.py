@@ -8,9 +8,9 @@
 5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver": ``deliver``
 6 register  catalog add-files                           │
 7 done      the log says that the batch is in the lake  ┘
-Each thread has one batch at a time and hands it on through a queue of one. Therefore three batches overlap, and their
-order is kept. A lasting failure goes through the same queues, after the earlier batches. These still arrive in the
-lake before the pipeline fails.
+Each thread processes one batch at a time, and at most one batch waits in each queue between threads. Therefore three
+batches overlap, and their order is kept. A lasting failure goes through the same queues, after the earlier batches. The
+earlier batches still arrive in the lake before the pipeline fails.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ from app.work_pool import WorkPool
 logger = logging.getLogger(__name__)
 
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
-_LOOK_SECONDS = 0.1  # between two checks whether the writer is up
+_LOOK_SECONDS = 0.1  # interval of the checks whether the writer has started
 
 
 class Writer(Protocol):
-    """Step 3; ``app.spark.writer.SparkWriter`` in production. It can write once ``up`` is done."""
+    """Step 3. The product uses ``app.spark.writer.SparkWriter``. The writer can write after ``up`` is done."""
 
     up: Future[None]
 
@@ -45,9 +45,9 @@ class Writer(Protocol):
 
 
 class Pipeline:
-    """Writes batches in the order of their records, on its threads.
+    """Writes batches in the order of their records, on separate threads.
 
-    Until the writer is up, batches are staged and wait. If the writer fails, the pipeline fails.
+    Before the writer has started, batches are staged and wait. If the writer fails, the pipeline fails.
     """
 
     def __init__(self, flow: Flow, gathering: Gathering, writer: Writer, delivery: Delivery) -> None:
@@ -62,7 +62,7 @@ class Pipeline:
         }
 
     def start(self) -> None:
-        """Let each thread begin once it has work."""
+        """Make each thread begin as soon as the thread has work."""
         stage, write, deliver = self._threads.values()
         self.gathering.on_submit = partial(stage.do_once, self.gathering.take_all)
         self._flow.staged.on_put = partial(write.do, self.write_next)
@@ -70,14 +70,14 @@ class Pipeline:
         write.do(self._wait_for_writer)
 
     def stop(self) -> None:
-        """Drop the batches in progress, and end the threads, unless they are stuck in a call."""
+        """Drop the batches in progress, and end the threads. A thread that is stuck in a call continues."""
         self._flow.stop.set()
         self.delivery.stop()
         for thread in self._threads.values():
             thread.pool.join(1.0)
 
     def write_next(self) -> None:
-        """Do step 3 for the next batch; skip it if the assignment is over."""
+        """Do step 3 for the next batch. If the assignment has ended, skip step 3."""
         self._wait_for_writer()
         batch = self._flow.staged.get()
         files: list[DataFile] = []
@@ -89,7 +89,7 @@ class Pipeline:
         self._flow.written.put((batch, files))
 
     def _wait_for_writer(self) -> None:
-        """Wait until the writer has started; raise its error, because there may be no batch that would meet it."""
+        """Wait until the writer has started. Raise the writer's error, even if no batch waits for the writer."""
         while not self._writer.up.done():
             if self._flow.stop.is_set():
                 raise Stopped
@@ -98,7 +98,7 @@ class Pipeline:
 
 
 class _Thread:
-    """Does one piece of work after another, until one fails."""
+    """Does one piece of work after another. After a failure, the thread does no more work."""
 
     def __init__(self, name: str, fail: Callable[[ConnectorError], None]) -> None:
         self.pool = WorkPool(name)
@@ -109,7 +109,7 @@ class _Thread:
         self.pool.submit(self._do, work)
 
     def do_once(self, work: Callable[[], object]) -> None:
-        """Do the work after the work in progress, unless some waits already."""
+        """Do the work after the work in progress. If other work waits already, do nothing."""
         if not self.pool.waiting:
             self.do(work)
 
@@ -122,11 +122,11 @@ class _Thread:
             self._has_ended = True
         except ConnectorError as error:
             self._end(error)
-        except OSError as error:  # not from a store: those raise ``ConnectorError``
+        except OSError as error:  # not from a store, because stores raise ``ConnectorError``
             self._end(FatalError("writing in the temporary folder", str(error), _MORE_ROOM))
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
-            cause = type(error).__name__  # its message may quote a record
+            cause = type(error).__name__  # the error's message may quote a record
             self._end(FatalError("writing a batch", cause, "Please report this as a bug, with the log at DEBUG"))
 
     def _end(self, error: ConnectorError) -> None:

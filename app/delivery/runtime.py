@@ -1,4 +1,4 @@
-"""Threads, clocks, folders and memory for members; all members of a process share one runtime and one buffer."""
+"""Threads, clocks, folders and memory for members. All members of a process share one runtime and one buffer."""
 
 import shutil
 import threading
@@ -22,7 +22,7 @@ from app.work_pool import WorkPool
 class Threads:
     """Creates pools, locks, events and conditions. In tests, only one thread runs at a time."""
 
-    new_pool: Callable[[str, int], Executor] = WorkPool  # for a name and a number of threads
+    new_pool: Callable[[str, int], Executor] = WorkPool  # arguments: name, number of threads
     new_lock: Callable[[], AbstractContextManager[Any]] = threading.RLock
     new_event: Callable[[], threading.Event] = threading.Event
     new_condition: Callable[[], threading.Condition] = threading.Condition
@@ -35,10 +35,10 @@ class Runtime:
     """Threads, clocks and the scratch folder.
 
     Attributes:
-        scratch: A private folder, deleted when the process ends.
-        workers: Number of uploads at the same time, and of requests for claims.
-        now: Seconds since the epoch.
-        free_bytes: Free space of the disk with this folder.
+        scratch: A private folder. The folder is deleted when the process ends.
+        workers: Maximum number of uploads at the same time, and of requests for claims at the same time.
+        now: Function that returns the seconds since the epoch.
+        free_bytes: Function that returns the free space of the disk with this folder, in bytes.
     """
 
     scratch: Path
@@ -55,9 +55,9 @@ class Buffer:
     """The memory and the disk that all tables of this process share for records in progress. Thread-safe.
 
     Attributes:
-        is_shared: Whether there may be several tables.
-        changed: Notified when a batch has finished a step, or a share has changed.
-        converting: Held by the table that converts: parsers are for one thread, and use memory besides the records.
+        is_shared: Whether several tables may share the buffer.
+        changed: Condition that is notified when a batch has finished a step, or a share has changed.
+        converting: Lock of the table that converts records, because a parser supports one thread and uses extra memory.
     """
 
     def __init__(self, limits: BatchLimits, threads: Threads = Threads(), *, is_shared: bool = False) -> None:
@@ -74,7 +74,7 @@ class Buffer:
         return share
 
     def end(self, share: "Share") -> None:
-        """Stop counting this table's records and batches, also those in progress."""
+        """Stop counting this table's records and batches, including batches in progress."""
         with self.changed:
             self._shares = tuple(each for each in self._shares if each is not share)
             self.changed.notify_all()
@@ -91,7 +91,7 @@ class Buffer:
 
     @property
     def room(self) -> int:
-        """Bytes of records that may be taken before the buffer is full."""
+        """Number of bytes of records that still fit into the buffer."""
         return self.limits.max_buffer_bytes - self.held_bytes
 
     @property
@@ -100,22 +100,22 @@ class Buffer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether room is so scarce that each table converts its records, though they are less than a portion."""
+        """Whether the buffer is half full. Each table then converts its records before they fill a portion."""
         return self.held_bytes >= self.limits.max_buffer_bytes // 2
 
     def is_crowded_by(self, share: "Share") -> bool:
-        """Whether one of several tables leaves at most half of the buffer to the other tables."""
+        """Whether a table's records use half of a shared buffer or more."""
         return self.is_shared and share.held_bytes >= self.limits.max_buffer_bytes // 2
 
     @property
     def flush_reason(self) -> str:
-        """The reason that the log shows for a batch that a flush ends."""
+        """The reason in the log for a batch that ends because of a flush."""
         return "buffer full" if self.is_full else "checkpoint"
 
     def shared_bytes(self, size: int) -> int:
-        """Return the size of all open batches if a batch of this size has at least its share of it.
+        """Return the size of all open batches if ``size`` is at least the average size of these batches.
 
-        Otherwise return ``size``, because the larger batches end first.
+        Otherwise return ``size``, because larger batches end first.
         """
         shares = self._shares
         total = sum(each.staged_bytes for each in shares)
@@ -127,20 +127,20 @@ class Buffer:
 
 
 class Share:
-    """The part of the buffer that one table uses; ``staged_bytes`` is the size of its open batch."""
+    """The part of the buffer that one table uses. ``staged_bytes`` is the size of the table's open batch."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._changed = buffer.changed
         self.held_bytes = self.under_way = self.staged_bytes = 0
 
     def hold(self, size: int) -> None:
-        """Add so many bytes of waiting records; negative if they wait no longer."""
+        """Add ``size`` bytes of waiting records. ``size`` is negative for records that no longer wait."""
         with self._changed:
             self.held_bytes += size
             self._changed.notify_all()
 
     def began(self, batches: int) -> None:
-        """Add so many batches in progress; negative if they have ended."""
+        """Add this number of batches in progress. The number is negative for batches that have ended."""
         with self._changed:
             self.under_way += batches
             self._changed.notify_all()

@@ -1,7 +1,7 @@
-"""Steps 1 and 2: portions of a batch → Arrow tables by the table's schema → one Parquet file that Spark reads fast.
+"""Steps 1 and 2: converts portions of a batch to Arrow tables, and writes them to one Parquet file for Spark.
 
-Converted rows are appended to the staged file until the batch is closed. Therefore Python holds only the rows of a
-portion, and a batch may be larger than memory. It needs room in the scratch folder.
+Converted rows are appended to the staged file until the batch is closed. Therefore Python's memory contains only the
+rows of one portion, and a batch may be larger than memory. The staged file needs room in the scratch folder.
 """
 
 import logging
@@ -32,7 +32,7 @@ from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, data
 
 logger = logging.getLogger(__name__)
 
-_MOST_LOGGED = 1_000  # columns, since the start
+_MOST_LOGGED = 1_000  # number of columns to log after the start
 _MOST_IN_LINE = 5  # columns
 _NAME_LENGTH = 80  # characters
 _EXAMPLE_LENGTH = 300
@@ -41,17 +41,17 @@ _GROUP_COLUMN = "__file_group"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staged batch."""
+    """A batch after step 2."""
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None  # ``None`` for a batch without rows
-    dead_letters: list[LocalObject]  # one file for each topic-partition
-    rescued: int  # values that fit no column
+    dead_letters: list[LocalObject]  # one file for each topic partition
+    rescued: int  # number of values that fit no column
 
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one file: they have the same partition values."""
+    """The rows of one file. All rows of a file have the same partition values."""
 
     number: int
     partition_values: Mapping[str, str]
@@ -60,9 +60,9 @@ class _Group:
 
 
 class OpenBatch:
-    """Gathers rows of one assignment, and writes its files next to ``path``; for one thread.
+    """Gathers rows of one assignment, and writes the batch's files next to ``path``. Only one thread may use a batch.
 
-    ``computed`` are the folder columns whose values are not in the records.
+    ``computed`` contains the partition columns whose values are not in the records.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OpenBatch:
         )
 
     def fits(self, rows: Rows | None) -> bool:
-        """Whether the rows fit into the file: their columns have the same types as in the file."""
+        """Whether the rows fit into the staged file. Each column must have the same type as in the file."""
         if rows is None or self._writer is None:
             return True
         schema = self._writer.schema
@@ -102,7 +102,7 @@ class OpenBatch:
         return all(new.name not in schema.names or schema.field(new.name).type == new.type for new in rows.table.schema)
 
     def append(self, portion: Batch, converted: Converted) -> None:
-        """Append a portion whose rows fit; its offsets follow those in the batch."""
+        """Append a portion whose rows fit. The portion's offsets follow the offsets in the batch."""
         for part in portion.parts:
             numbered = replace(part, number=self._number)
             self._parts[part.offsets.tp] = _merge_parts(self._parts.get(part.offsets.tp), numbered)
@@ -154,7 +154,7 @@ class OpenBatch:
         self._writer.append(_in_schema(table, self._writer.schema))
 
     def _group(self, folders: Mapping[str, pa.Array], parts: pa.Array, tps: Sequence[TopicPartition]) -> pa.Array:
-        """Return the number of every row's file (int32)."""
+        """Return the number of each row's file (int32)."""
         ids = group_ids([*folders.values()]) if folders else pa.repeat(pa.scalar(0, pa.int32()), len(parts))
         counts = pa.table({"id": ids, "part": parts, "row": pa.arange(0, len(ids))})
         counts = counts.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
@@ -175,7 +175,7 @@ class OpenBatch:
 def with_folders(
     rows: Rows, spec: PartitionSpec, computed: Sequence[Computed]
 ) -> tuple[pa.Table, Mapping[str, pa.Array]]:
-    """Return the columns of the file, and the text of each folder column."""
+    """Return the table with the columns of the file, and the texts of each partition column."""
     folders = dict(zip(spec.columns, rows.partition_values, strict=True))
     table = rows.table
     for name, values in folders.items() if spec.keeps_columns else ():
@@ -191,7 +191,7 @@ def _merge_parts(before: BatchPart | None, part: BatchPart) -> BatchPart:
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with all columns of the schema, in its order."""
+    """Return the table with all columns of the schema, in the order of the schema."""
     if table.column_names == schema.names:
         return table
     columns = [table[f.name] if f.name in table.column_names else pa.nulls(len(table), f.type) for f in schema]
@@ -199,7 +199,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_columns(writer: StagedWriter, new: Sequence[pa.Field]) -> StagedWriter:
-    """Write the staged file again with more columns, which are null in its rows so far."""
+    """Write the staged file again with more columns. In the existing rows, the new columns are null."""
     writer.close()
     former = writer.path.rename(writer.path.with_suffix(".former"))
     fields = [*writer.schema, *new]
@@ -223,9 +223,9 @@ def _unused_name(taken: Sequence[str]) -> str:
 
 
 class Stager:
-    """Converts and stages batches; for one thread.
+    """Converts batches, and opens their staged files. Only one thread may use an instance.
 
-    ``computed`` returns the folder columns whose values are not in the records.
+    ``computed`` returns the partition columns whose values are not in the records.
     """
 
     def __init__(
@@ -240,19 +240,19 @@ class Stager:
         self._table = table_root.rpartition("/")[2]
         self._spec = spec
         self._computed = computed
-        self._logged: set[str] = set()  # columns with rescued values
+        self._logged: set[str] = set()  # columns with rescued values that were logged
         self._has_rows = False
 
     def open(self, number: int, path: Path) -> OpenBatch:
-        """Begin the batch of this number with this staged file.
+        """Begin the batch with this number. ``path`` is the path of the batch's staged file.
 
-        Its rows have the number of their file, and not the partition columns: Spark's dynamic partition write then
-        sorts by one int, which is 1.5 times as fast as by four strings, and works with every value.
+        Staged rows contain the number of their file instead of the partition columns. Spark's dynamic partition write
+        then sorts by one integer, which works with every value, and is 1.5 times as fast as a sort by four strings.
         """
         return OpenBatch(number, path, self._table_root, self._spec, self._computed())
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Do step 1 for a portion of a batch; see ``BatchConverter`` for arguments and errors."""
+        """Do step 1 for a portion of a batch. ``BatchConverter`` describes the arguments and errors."""
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:
@@ -261,7 +261,7 @@ class Stager:
         return converted
 
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column of the settings that is missing in the first rows: most often it is misspelled."""
+        """Log each column of the settings that is missing in the first rows. Its name is probably misspelled."""
         null, timestamp = self._spec.null_value, self._spec.timestamp_column
         sources = {each.name: each.source for each in self._computed()}
         missing = {
@@ -285,7 +285,7 @@ class Stager:
             logger.warning("%s: %s. %s", setting, cause, likely_meant(column, names, setting) or "Check the name")
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column once, in one line per batch: the data may contain long and many names."""
+        """Log each column only once. A batch logs one line, because data may contain many long names."""
         if len(self._logged) >= _MOST_LOGGED:
             return
         new = {key: rescue for name, rescue in rescued.items() if (key := name[:_NAME_LENGTH]) not in self._logged}

@@ -1,4 +1,4 @@
-"""The states of a topic: its table is being opened, open, or suspended; or it has no table, or does not exist."""
+"""The states of a topic: the table is being opened, open or suspended, or the topic has no table or is deleted."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,12 +11,12 @@ from app.errors import ConnectorError
 from app.monitoring import status
 from app.retries import Trouble
 
-NewTable = Future["Open | str"]  # the open table, or why the topic has none; empty if the topic is not the connector's
+NewTable = Future["Open | str"]  # the open table, or why the topic has no table; empty text if the topic is internal
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended(status.Suspended):
-    """The topic's table has failed with ``error``, and is opened again at ``due`` (monotonic seconds)."""
+    """The topic's table has failed with ``error``. The table is opened again at ``due`` (monotonic seconds)."""
 
     error: ConnectorError
     pause: float
@@ -24,7 +24,7 @@ class Suspended(status.Suspended):
 
     @classmethod
     def after(cls, error: ConnectorError, last: "Suspended | None", runtime: Runtime) -> Self:
-        """Suspend a table. If its ``last`` suspension was not long ago, the pause is twice as long."""
+        """Suspend a table. If the ``last`` suspension ended recently, the pause is twice as long."""
         timings, clock, now = runtime.timings, runtime.timings.clock(), runtime.now()
         if last and clock - last.due >= timings.longest_suspension_seconds:
             last = None
@@ -36,7 +36,7 @@ class Suspended(status.Suspended):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The table is being opened; ``last`` is its last suspension."""
+    """The table is being opened. ``last`` is the table's last suspension."""
 
     table: NewTable
     last: Suspended | None = None
@@ -44,7 +44,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The table is open; ``close`` stops the member and deletes its files; ``last`` is the table's last suspension."""
+    """The table is open. ``close`` stops the member and deletes its files. ``last`` is the table's last suspension."""
 
     member: Member
     close: Callable[[], object]
@@ -53,14 +53,14 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The topic has no table, at least until the next assignment."""
+    """The topic has no table. The next assignment may change this state."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Kafka does not have the topic. If it is assigned again, it continues with the state ``before``."""
+    """Kafka does not have the topic. If Kafka assigns the topic again, its state is ``before``."""
 
     before: "Topic | None"
 

@@ -1,4 +1,4 @@
-"""Exactly once: which member may write which partition, and which offsets are in the table.
+"""Decides which member may write which partition, and which offsets are in the table, for delivery exactly once.
 
 own_log         the protocol, and the log of this member's assignment: intend, verify, done; start reading here
 takeover        claims partitions: fences their former owners and settles their batches
@@ -10,5 +10,5 @@ start_offset    the first offset to consume, from the journal and Kafka's offset
 first_offsets   the first offset to consume if there is neither of them, and the first topics of a group
 late_uploads    puts placeholders in place of rolled-back objects, and deletes them later
 
-All functions here raise the ``ConnectorError`` of the store, the catalog and Kafka.
+All functions of this package raise the ``ConnectorError`` of the store, the catalog and Kafka.
 """

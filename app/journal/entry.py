@@ -1,7 +1,7 @@
-"""The common parts of the journal's documents: the objects that they list, and their keys.
+"""The common parts of the journal's documents: the objects that documents list, and the object keys of documents.
 
-A group's folder has a claim for each topic-partition (``app.journal.journal``) and a log for each assignment
-(``app.journal.log``).
+The folder of a consumer group contains a claim for each topic partition (``app.journal.journal``) and a log for each
+assignment (``app.journal.log``).
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from app.model import DataFile, TopicPartition
 from app.storage.document import Form
 from app.table.layout import journal_folder
 
-_LONGEST_NAME = 150  # bytes of the 255 that a folder's name may have; the rest is for a hash
+_LONGEST_NAME = 150  # bytes of a folder's name before the hash; a folder's name may have 255 bytes
 _REMEDY = (
     "If a newer release wrote it, update this one. Otherwise restore the object. If you delete it, the connector "
     "continues from the offset committed in Kafka, and rows may be duplicated"
 )
-_LOGS = "generations.d"  # the first name of assignments; a topic's folder contains no dot
+_LOGS = "generations.d"  # assignments were first named generations; no topic's folder contains a dot
 
 
 class Stored(BaseModel):
-    """Base class of the documents and their parts."""
+    """Base class of the journal's documents and of their parts."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -52,13 +52,13 @@ def _file_schema(_: object, form: GetCoreSchemaHandler) -> core_schema.CoreSchem
 
 
 JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
-"""A data file in a document."""
+"""A data file in a document of the journal."""
 
 
 class RolledBack(Stored):
-    """The key of an object of a batch that was rolled back at ``since`` (seconds since the epoch).
+    """The key of an object whose batch was rolled back at ``since`` (seconds since the epoch).
 
-    ``removed``: readers no longer see its rows, see ``app.journal.late_uploads``.
+    ``removed`` is true if readers no longer see the object's rows; see ``app.journal.late_uploads``.
     """
 
     key: str
@@ -70,7 +70,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def parse(model: type[_M], body: bytes) -> _M:
-    """Parse a document; raise ``ValueError`` with the field if it is damaged or of a newer release."""
+    """Parse a document. Raise ``ValueError`` with the field if a document is damaged or of a newer release."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -84,19 +84,19 @@ def form_of(model: type[_M], what: str = "the journal", remedy: str = _REMEDY) -
 
 
 def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` for a key with none of the prefixes ``roots``: the connector must not touch that object."""
+    """Raise ``ValueError`` for an object key without a prefix of ``roots``. The connector must not touch the object."""
     for key in keys:
         if not key.startswith(roots) or ".." in key.split("/"):
             raise ValueError(f"it lists {key}, which is not below {' or '.join(roots)}")
 
 
 def group_folder(table_root: str, group: str) -> str:
-    """Return the folder of a consumer group; all folders here end with a slash."""
+    """Return the folder of a consumer group. All folders of this module end with a slash."""
     return f"{journal_folder(table_root)}{_to_folder_name(group)}/"
 
 
 def topic_folder(table_root: str, group: str, topic: str) -> str:
-    """Return the folder of a topic's claims; only claims end in ``.json`` there."""
+    """Return the folder of a topic's claims. In this folder, only keys of claims end in ``.json``."""
     return f"{group_folder(table_root, group)}{_to_folder_name(topic)}/"
 
 
@@ -113,12 +113,12 @@ def log_key(table_root: str, group: str, owner: str) -> str:
 
 
 def is_log(key: str) -> bool:
-    """Whether this key of a journal's document is the key of a log, and not of a claim."""
+    """Whether this key of a journal's document is the key of a log. Other keys belong to claims."""
     return key.split("/")[-2:-1] == [_LOGS]
 
 
 def _to_folder_name(text: str) -> str:
-    """Percent-encode the text, with its dots, as a folder's name; cut and hash a text that is too long."""
+    """Percent-encode the text, including dots, for a folder's name. A text that is too long is cut and hashed."""
     encoded = quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
     if len(encoded) <= _LONGEST_NAME:
         return encoded

@@ -1,28 +1,28 @@
-"""Chooses the first offset of a partition for which the consumer group has neither an offset nor a journal.
+"""Chooses the first offset of a partition if the consumer group has no offset and no journal of this partition.
 
-Kafka's own rule, ``auto.offset.reset``, is not enough: it loses records. A consumer notices an added partition only
-after a while, and ``latest`` would skip the records before that. Therefore, with ``latest`` and with a time, each group
-and topic has an object ``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
+Kafka's rule ``auto.offset.reset`` would lose records. A consumer notices an added partition only after some time, and
+``latest`` would skip earlier records. Therefore, with ``latest`` or a time, the connector stores the offsets at which
+the group began, in an object ``_journal/<group>/<topic>/first-offsets``:
 
-- The first member that finds neither an offset nor a journal of any partition writes the object. It contains the end of
-  *every* partition at that moment, or the first record since the time. The store lets only one member create it. The
-  member writes it before any journal or commit of the group.
-- A partition in the object begins at that offset, also if another member claims it later or after a crash.
+- The first member that finds no offset and no journal of any partition writes the object. The object contains the end
+  of *every* partition at this moment, or the first record since the time. The store lets only one member create the
+  object, before any journal or commit of the group.
+- A partition in the object begins at the stored offset, also after a crash or in another member.
 - A partition that is missing in the object was added later, and begins with its first record.
-- If there is no object, and the group has an offset or a journal of another partition, the group is older than this
-  partition's first claim. The partition begins with its first record too.
+- If the object is missing, and the group has an offset or a journal of another partition, the group is older than this
+  partition's first claim. The partition begins with its first record.
 
-Each text of ``FOLLOW_OFFSETS`` has one more object. If a time is set when the text is first used, the object's
-partitions begin at the time once. Otherwise it contains no offsets, also if a time is set later. It never changes: a
-later calculation would skip the records that were read or added since.
+Each value of ``FOLLOW_OFFSETS`` has a separate object. If a time is set when the value is first used, the object's
+partitions begin at this time, but only once. Otherwise it contains no offsets, even if a time is set later. A later
+calculation would skip records.
 
-A group of several topics has an object next to the tables, ``first-topics.json``, and one for each text. They contain
-these offsets for all topics, because a table may be opened long after others. The first member writes them before any
-claim. The store lets only one member create them, and the objects of the topics are copies. A topic that is missing in
-them was added later, and begins with its first record. If the group has read some topics by then, only those count.
+A group of several topics has an object ``first-topics.json`` next to the tables, and one for each value. The objects
+contain these offsets for all topics, because a table may be opened late. The first member writes the objects before any
+claim. Only one member can create an object. The objects of the topics are copies. A topic that is missing in an object
+was added later, and begins with its first record. If the group has read topics before, the object has only these.
 
-The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
-They always begin with their first record.
+Internal topics of quixstreams (``group_by()``) contain results of records that the group may have committed already.
+Internal topics always begin with their first record.
 """
 
 import hashlib
@@ -49,11 +49,11 @@ from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
 
-_NAME = "first-offsets"  # without the ending that claims have
+_NAME = "first-offsets"  # without ``.json``, which only claims have
 
 
 class _GroupBeginning(Stored):
-    """The offsets at which the group began, by partition; ``since``: when, in seconds since the epoch."""
+    """The offsets at which the group began, by partition. ``since`` is the time, in seconds since the epoch."""
 
     version: Literal[1] = 1
     topic_id: str
@@ -62,7 +62,7 @@ class _GroupBeginning(Stored):
     offsets: dict[str, int]
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int | None:
-        """Return the partition's offset; ``None`` if the partition was added later or the topic was recreated."""
+        """Return the partition's offset; ``None`` if the partition was added later, or the topic was recreated."""
         is_recreated = ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
         return None if is_recreated else self.offsets.get(str(tp.partition))
 
@@ -76,9 +76,9 @@ _FORM = form_of(
 
 
 class FirstTopics(Stored):
-    """The first offsets of the topics that existed when a group of several topics began, or a text was first used.
+    """The first offsets of the topics that existed when a group of several topics began, or a value was first used.
 
-    In the object of a table, ``topics`` contains the topic that had the table first.
+    In a table's object, ``topics`` contains the first topic that was written into the table.
     """
 
     version: Literal[1] = 1
@@ -95,7 +95,7 @@ _TOPICS_FORM = form_of(
 
 
 class FirstOffsets:
-    """Reads or creates the object with the group's first offsets. Thread-safe."""
+    """Reads or creates objects with the first offsets of a consumer group. Thread-safe."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class FirstOffsets:
         self._first_topics = first_topics or {}
         self._now = now
         self._lock = new_lock()
-        self._followed: dict[str, _GroupBeginning] = {}  # by key; these objects never change
+        self._followed: dict[str, _GroupBeginning] = {}  # objects by key; these objects never change
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
         if self._since == "earliest" or tp.topic in self._internal:
@@ -123,8 +123,8 @@ class FirstOffsets:
         first_topics = self._first_topics.get("")
         if first_topics is not None and tp.topic not in first_topics.beginnings:
             return self._first_record(tp, kafka, "the topic was added after the consumer group began")
-        with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
-            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object before its journal
+        with self._lock:  # partitions are claimed in parallel, and the first partition decides for all partitions
+            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object before the journal
             document = self._document(tp.topic)
             beginning = document.read()
             if has_begun and beginning is None:
@@ -139,9 +139,9 @@ class FirstOffsets:
         return max(self._limit_to_end(tp, offset, kafka), kafka.low)
 
     def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
-        """Return the offsets to follow with this text: the group's, or those of the time as if a tool had set them.
+        """Return the offsets to follow for this value: the group's offsets, or the offsets of the time.
 
-        Returns ``None`` for a partition that was added after the time was calculated.
+        Returns ``None`` for a partition that was added after the offsets of the time were calculated.
         """
         if tp.topic in self._internal:
             return kafka
@@ -158,9 +158,9 @@ class FirstOffsets:
         return None if offset is None else replace(kafka, committed=self._limit_to_end(tp, offset, kafka), is_set=True)
 
     def first_topics(self, tables: Mapping[str, str], text: str) -> dict[str, FirstTopics]:
-        """Return the first topics of this group, under an empty text, and those of the text.
+        """Return the group's first topics by value of ``FOLLOW_OFFSETS``: for an empty value, and for ``text``.
 
-        ``tables`` contains the names of the tables in the journal's folder, by topic.
+        ``tables`` contains the names of the tables, by topic.
         """
         journal, first_topics = self._journal, dict[str, FirstTopics]()
         for follow_text in dict.fromkeys(("", text)):
@@ -177,7 +177,7 @@ class FirstOffsets:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _limit_to_end(self, tp: TopicPartition, offset: int, kafka: PartitionOffsets) -> int:
-        """Return the offset, or the end of a partition that lost records; ``kafka`` may be older than the offset."""
+        """Return the offset, or the partition's end if the partition lost records. ``kafka`` may be outdated."""
         return offset if offset <= kafka.high else min(offset, self._kafka.ends(tp.topic).get(tp, kafka.high))
 
     def _is_read(self, topic: str, table: str) -> bool:
@@ -192,18 +192,18 @@ class FirstOffsets:
         return kafka.low
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
-        """Whether the group has read another partition of this topic; a deleted topic of this name does not count."""
+        """Whether the group has read another partition of this topic. A deleted topic of this name does not count."""
         if self._kafka.begun(tp.topic) - {tp}:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
     def _beginning(self, topic: str, text: str = "") -> _GroupBeginning:
-        """Return the stored beginning of the topic, or calculate it; it has no offsets if the text follows no time."""
+        """Return the stored beginning of the topic, or calculate it. Without a time, a value has no offsets."""
         first = self._first_topics.get(text)
         if first and topic in first.beginnings:
             return first.beginnings[topic]
-        topic_id = self._kafka.topic_id(topic)  # before the ends: if the topic is recreated meanwhile, its id differs
+        topic_id = self._kafka.topic_id(topic)  # read before the ends: if the topic is recreated then, its id differs
         follows_no_time = self._since == "earliest" or (text and (first or isinstance(self._since, str)))
         offsets: Mapping[TopicPartition, int] = {} if follows_no_time else self._kafka.ends(topic)
         if offsets and isinstance(self._since, datetime):
@@ -216,7 +216,7 @@ class FirstOffsets:
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:
-            logger.debug("%s", error)  # only the message needs them
+            logger.debug("%s", error)  # only the log message needs these offsets
             return
         ends = {TopicPartition(topic, int(partition)): end for partition, end in beginning.offsets.items()}
         skipped = sum(max(0, end - lows.get(tp, end)) for tp, end in ends.items())
@@ -237,12 +237,12 @@ def _suffix(text: str) -> str:
 
 
 def owner_of_table(store: ObjectStore, root: str, group: str, topic: str) -> str:
-    """Return the topic that had the table at ``root`` first; if none is stored, store this topic."""
+    """Return the first topic that was written into the table at ``root``. If no topic is stored, store this topic."""
     document = Document(store, f"{group_folder(root, group)}first-topics.json", _TOPICS_FORM)
     first = document.read() or document.write_first(FirstTopics(topics=[topic]))
     return first.topics[0]
 
 
 def noted_topics(root: str, group: str) -> str:
-    """Return the folder with an object for each topic whose table this group has opened."""
+    """Return the folder that contains an object for each topic whose table this group has opened."""
     return f"{group_folder(root, group)}topics/"

@@ -1,4 +1,4 @@
-"""The journal of a table for one consumer group: its claims and logs. ``survey`` reads the journals of all groups."""
+"""The claims and logs of one consumer group in a table's journal. ``survey`` reads the journals of all groups."""
 
 import logging
 import time
@@ -18,17 +18,17 @@ from app.table.layout import journal_folder
 
 logger = logging.getLogger(__name__)
 
-_DAY_SECONDS = 24 * 3600.0  # by then no member with an older version of a claim reads the log
+_DAY_SECONDS = 24 * 3600.0  # after this time, no member with an old version of a claim reads the log
 _LOOK_SECONDS = 3600.0
 
 
 class PartitionClaim(Stored):
-    """One version of the claim of a topic-partition: the assignment that writes the partition."""
+    """One version of a claim. A claim identifies the assignment that may write a topic partition."""
 
     version: Literal[1] = 1
-    seq: int = Field(ge=1)  # counts the versions
+    seq: int = Field(ge=1)  # number of the version
     owner: str  # token of the assignment whose log contains the partition
-    cluster_id: str = ""  # the topic's cluster; empty if the broker does not report it
+    cluster_id: str = ""  # the topic's Kafka cluster; empty if the broker does not report the cluster
 
 
 CLAIM = form_of(PartitionClaim)
@@ -39,18 +39,18 @@ class FencedError(Exception):
 
 
 class LogClosedError(FencedError):
-    """Another member has closed the assignment's log. If Kafka still assigns the partitions, they can be claimed again.
+    """Another member has closed the assignment's log. The partitions can be claimed again if Kafka still assigns them.
 
-    The other member may have claimed late, without knowing that it had lost the partitions.
+    Perhaps the other member claimed the partitions late, after Kafka had already revoked them.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The place of the journal. The returned documents are not read yet."""
+    """The location of a consumer group's journal. Methods return documents that are not read yet."""
 
     store: ObjectStore
-    table_root: str  # key of the table's folder
+    table_root: str  # object key of the table's folder
     group: str
 
     def claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
@@ -71,7 +71,7 @@ class Journal:
 
 
 class ObsoleteLogs:
-    """The logs that no claim refers to any more: each assignment leaves one. For one thread."""
+    """Deletes logs that no claim refers to any more. Each assignment leaves one log. For one thread."""
 
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
@@ -79,7 +79,7 @@ class ObsoleteLogs:
         self._next = now() + _LOOK_SECONDS
 
     def delete(self) -> None:
-        """Delete, at most once an hour, the logs closed a day ago; later logs list their rolled-back objects too."""
+        """Delete logs that were closed a day ago, at most once an hour. Newer logs list the rolled-back objects too."""
         now = self._now()
         if now < self._next:
             return
@@ -90,7 +90,7 @@ class ObsoleteLogs:
             try:
                 if self._is_obsolete(stored.key):
                     self._journal.store.delete(stored.key)
-            except UnreadableError as error:  # delete the other logs; a claim that needs this log reports the error
+            except UnreadableError as error:  # delete the other logs; if a claim needs this log, it reports the error
                 logger.debug("%s", error)
 
     def _is_obsolete(self, key: str) -> bool:
@@ -103,19 +103,19 @@ class ObsoleteLogs:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Keys of objects: ``pending`` objects may become part of the table, ``rolled_back`` objects never do."""
+    """Keys of objects. ``pending`` objects may become part of the table. ``rolled_back`` objects never do."""
 
     pending: frozenset[str]
     rolled_back: frozenset[str]
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Objects that do not belong to the table, or not yet. List the table's objects before ``survey``."""
+        """Objects that do not belong to the table, at least not now. List the objects before ``survey``."""
         return self.pending | self.rolled_back
 
 
 def survey(store: ObjectStore, table_root: str) -> Survey:
-    """Read all journals of a table, of all consumer groups."""
+    """Read the journals of all consumer groups of a table."""
     folder = journal_folder(table_root)
     form = log_form(table_root)
     pending: set[str] = set()
@@ -129,7 +129,7 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
 
 
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
-    """Warn of journals of other consumer groups in the table: each group writes every row once."""
+    """Log a warning if other consumer groups have journals in the table, because each group writes all rows."""
     root, own = journal_folder(table_root), group_folder(table_root, group)
     others = {
         key.removeprefix(root).split("/")[0]

@@ -1,11 +1,11 @@
-"""Removes the rows of rolled-back objects, and stops late uploads of them: an upload may still be in the network.
+"""Removes the rows of rolled-back objects, and prevents late uploads of these objects.
 
-Before the next owner reads, the connector puts a placeholder under the name of each object, also of a missing one. This
-is a Parquet file without rows, with the table's columns, because readers may open it. The store then refuses the late
-upload. The connector deletes placeholders after an hour; stores refuse a signed request long before that.
+Uploads may arrive after a roll back. Before the next owner reads, the connector puts a placeholder under each object's
+name, even of a missing object. This is a Parquet file with the table's columns and no rows, because readers may open
+it. The store then refuses the upload. Placeholders are deleted after an hour. Stores refuse signed requests earlier.
 
-A store without conditional writes cannot refuse. There the connector deletes the objects instead: at the claim, after
-10 s, 30 s and a minute, then every ten minutes for a day, and when the process ends.
+A store without conditional writes cannot refuse. In this store, the connector deletes the objects: at the claim, after
+10, 30 and 60 s, then every ten minutes for a day, and at the end of the process.
 """
 
 import threading
@@ -25,14 +25,14 @@ from app.table.schema_store import schema_document
 
 _SWEEP_SECONDS = 10.0
 _PLACEHOLDER_SECONDS = 3600
-_FIRST_SECONDS = (10, 30, 60)  # after the roll back
+_FIRST_SECONDS = (10, 30, 60)  # seconds after the roll back
 _THEN_SECONDS = 600
 _LISTED_SECONDS = 24 * 3600
 
 
 @dataclass(slots=True)
 class RolledBackObjects:
-    """The rolled-back objects that one log lists. Not thread-safe."""
+    """Removes and deletes the rolled-back objects that one log lists. Not thread-safe."""
 
     _store: ObjectStore
     _fill: Callable[[Collection[str]], None]
@@ -43,27 +43,27 @@ class RolledBackObjects:
     _forgotten: set[str] = field(init=False, default_factory=set)
 
     def remove(self, listed: Sequence[RolledBack]) -> None:
-        """Remove the rows of the objects that were not removed before."""
+        """Remove the rows of objects if they were not removed before."""
         waiting = [item for item in listed if not item.removed and item.key not in self._removed]
-        late = {item.key: item for item in waiting if self.may_be_back(item)}  # their placeholders would be due already
+        late = {item.key: item for item in waiting if self.may_be_back(item)}  # a placeholder would be due already
         self._fill([item.key for item in waiting if item.key not in late])
         self._delete([*late.values()])
         self._removed |= {item.key for item in waiting}
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
-        """Delete the objects that are due; at the end of the process all that a late upload may have restored."""
-        # Before ``remove`` has finished, a sweep would miss the placeholders that are put later.
+        """Delete objects that are due. ``is_last``: delete all objects that a late upload may have restored."""
+        # Before ``remove`` has finished, a sweep would miss placeholders that ``remove`` puts later.
         removed = [item for item in listed if item.removed or item.key in self._removed]
         waiting = [item for item in removed if item.key not in self._forgotten and self.may_be_back(item)]
-        ignores_dates = is_last or self._store.refuses_overwrites  # a placeholder is deleted once, as soon as it is due
+        ignores_dates = is_last or self._store.refuses_overwrites  # a placeholder is deleted only once, when it is due
         self._delete([item for item in waiting if ignores_dates or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
-        """Whether a late upload can have restored the object: no placeholder refuses it, or no longer."""
+        """Whether a late upload may have restored the object, because no placeholder exists or it was deleted."""
         return not self._store.refuses_overwrites or self._now() - item.since >= _PLACEHOLDER_SECONDS
 
     def remaining(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
-        """Return the list for the next version of the log, without objects that need no deletion any more."""
+        """Return the list for the next version of the log, without objects that no longer need to be deleted."""
         return tuple(
             item.model_copy(update={"removed": True}) if item.key in self._removed else item
             for item in listed
@@ -87,7 +87,7 @@ class RolledBackObjects:
 
 
 class Sweeper:
-    """Sweeps all tables of the process in turn, on a separate thread: there may be many objects and a slow store."""
+    """Sweeps all tables of the process one after another, on a separate thread, because a sweep may be slow."""
 
     def __init__(self, seconds: float = _SWEEP_SECONDS) -> None:
         self._seconds = seconds
@@ -95,7 +95,7 @@ class Sweeper:
         self._changed = threading.Condition()
 
     def add(self, sweep: Callable[[], None]) -> None:
-        """Call this function, which never raises, regularly until it is removed."""
+        """Call this function regularly until it is removed. The function must never raise an error."""
         with self._changed:
             if not self._sweeps:
                 threading.Thread(target=self._run, name="sweep", daemon=True).start()
@@ -117,9 +117,9 @@ class Sweeper:
 
 @dataclass(frozen=True, slots=True)
 class Placeholders:
-    """Puts placeholders into the store; thread-safe.
+    """Puts placeholders into the store. Thread-safe.
 
-    ``dead_letter`` is the schema of the dead letter's files. ``parallel_map`` is ``map``, possibly on several threads.
+    ``dead_letter`` is the schema of the dead letter's files. ``parallel_map`` works like ``map``, with threads.
     """
 
     store: ObjectStore
@@ -128,7 +128,7 @@ class Placeholders:
     parallel_map: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
 
     def put(self, keys: Collection[str]) -> None:
-        """Put a placeholder under each of these keys, in place of any object there."""
+        """Put a placeholder under each of these object keys. A placeholder replaces an existing object."""
         if not keys:
             return
         dead_letters = f"{dead_letter_root(self.table_root)}/"

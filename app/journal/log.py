@@ -1,8 +1,8 @@
-"""Defines the log of an assignment: the document that makes delivery exactly once.
+"""Defines the log of an assignment. With this document, the connector delivers each record exactly once.
 
-An assignment is the topic-partitions that one member of the consumer group claims together, until Kafka revokes them.
-The log contains the end of each partition and the batch in progress. The owner writes the log for each batch. The next
-owner of any of the partitions closes it first.
+An assignment is the set of topic partitions that a member of the consumer group claims together, until Kafka revokes
+these partitions. The log contains the end of each partition and the batch in progress. The owner writes the log for
+each batch. The next owner of any partition first closes the log.
 """
 
 import base64
@@ -21,7 +21,7 @@ from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
 
-_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because the owner writes the log for each batch
+_PLAIN = 1_000  # rolled-back objects in a plain list; a longer list is compressed, because each batch writes the log
 _PACKED: Final = "revoked_packed"
 _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
@@ -30,25 +30,25 @@ _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 class Intent:
     """Lists the objects that a batch will store."""
 
-    batch: int  # the batch's number, unique in the assignment
+    batch: int  # number of the batch, unique in the assignment
     offsets: Sequence[OffsetRange]  # the first and last offsets with a record
     files: Sequence[DataFile]
-    also: Mapping[str, int]  # other objects: by key, the number of records that only this object contains
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # the last offsets read, also without a row
+    also: Mapping[str, int]  # other objects: the number of records that only this object contains, by object key
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # the last offsets read, even without a row
 
 
 class Progress(Stored):
-    """How far one topic-partition is written."""
+    """The progress in one topic partition."""
 
     topic: str
     partition: int
     end: int = Field(ge=-1)  # the last offset that is in the table or gives no row
-    first: int | None = None  # the first offset with a record in the pending batch, if there is one
-    to: int | None = None  # the last offset read when the pending or kept batch was sealed, if there is one
-    topic_id: str = ""  # the topic of these offsets; empty if the broker does not report it, as is ``cluster_id``
+    first: int | None = None  # the first offset of a record in the pending batch; ``None`` without a record
+    to: int | None = None  # the last offset read when the pending or kept batch ended; ``None`` without an offset
+    topic_id: str = ""  # id of the topic; ``topic_id`` and ``cluster_id`` are empty if the broker reports none
     cluster_id: str = ""
-    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; older logs have a string
-    series: str = ""  # a random name, kept as long as each owner begins where the former owner ended
+    followed: list[str] = Field(default_factory=list)  # the last values of ``FOLLOW_OFFSETS``; older logs have a string
+    series: str = ""  # a random name that changes if an owner does not begin at the end of the former owner
 
     @field_validator("followed", mode="before")
     @classmethod
@@ -61,7 +61,7 @@ class Progress(Stored):
 
     @property
     def batch_offsets(self) -> range:
-        """The partition's offsets in the pending batch; none if the batch contains only its late records."""
+        """The partition's offsets in the pending batch. The range is empty if the batch contains only late records."""
         if self.first is None or self.to is None or self.to <= self.end:
             return range(0)
         return range(self.first, self.to + 1)
@@ -70,31 +70,31 @@ class Progress(Stored):
         return self.model_copy(update=values)
 
     def moved(self, **values: object) -> "Progress":
-        """Return the progress after the batch is in the lake; unchanged if the batch has none of its offsets."""
+        """Return the progress after the batch is in the lake. Without offsets in the batch, nothing changes."""
         return self if self.to is None else self.changed(end=max(self.end, self.to), first=None, **values)
 
 
 class AssignmentLog(Stored):
-    """One version of the document.
+    """One version of a log.
 
-    ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be uploaded or not.
-    ``kept``: ``files`` belong to the table, but may not be registered yet; each ``end`` includes them.
+    ``done``: the lake contains all records up to each ``end``. ``pending``: objects of ``files`` and ``also`` may be
+    uploaded. ``kept``: ``files`` belong to the table, but may not be registered yet. Each ``end`` includes them.
 
-    The objects ``also`` are rolled back with the batch and never registered. They are uploaded before the last data
+    Objects of ``also`` are rolled back with the batch, and are never registered. They are uploaded before the last data
     file. Therefore the data files show whether the batch is complete, even if a user has deleted the other objects.
     """
 
     version: Literal[1] = 1
-    seq: int = Field(ge=1)  # counts the versions, so no two have equal bytes or the same ETag
+    seq: int = Field(ge=1)  # number of the version; therefore two versions never have equal bytes or the same ETag
     owner: str  # token of the assignment
     writer: str  # token of the assignment that wrote this version
-    closed: bool = False  # the owner may not write any more
+    closed: bool = False  # if true, the owner may not write any more
     state: Literal["done", "pending", "kept"] = "done"
-    batch: int = 0  # number of the owner's batch
+    batch: int = 0  # number of the batch in the assignment of the owner
     partitions: tuple[Progress, ...] = ()
-    files: tuple[JournaledFile, ...] = ()  # for a kept batch, only the files that existed
+    files: tuple[JournaledFile, ...] = ()  # for a kept batch, only files that existed
     also: dict[str, int] = Field(default_factory=dict)  # see ``Intent``
-    revoked: tuple[RolledBack, ...] = ()  # objects that never belong to the table, also of former assignments
+    revoked: tuple[RolledBack, ...] = ()  # objects, including former assignments', that never belong to the table
 
     @model_validator(mode="after")
     def _only_unfinished_has_files(self) -> "AssignmentLog":
@@ -106,7 +106,7 @@ class AssignmentLog(Stored):
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The objects that show whether a pending batch is complete: they are uploaded last."""
+        """The objects that show whether a pending batch is complete. One of these objects is uploaded last."""
         return tuple(file.key for file in self.files) or tuple(self.also)
 
     @property
@@ -120,9 +120,9 @@ class AssignmentLog(Stored):
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """The ends of the batch's partitions once the batch is in the lake.
+        """The end of each partition of the batch after the batch is in the lake.
 
-        Other partitions are left out: they may have advanced without a file, and then no catalog knows their end.
+        Other partitions are left out. If they advanced without a file, no catalog knows their ends.
         """
         return tuple(
             Mark(each.tp, each.series, max(each.end, each.to)) for each in self.partitions if each.to is not None
@@ -132,7 +132,7 @@ class AssignmentLog(Stored):
         return next((each for each in self.partitions if each.tp == tp), None)
 
     def pending(self, intent: Intent) -> "AssignmentLog":
-        """Return the next version, with this batch in progress. It implies that the batch before is in the lake."""
+        """Return the next version, with this batch in progress. This version also means that the last batch is done."""
         partitions = self._moved()
         for offsets in intent.offsets:
             tp, end = offsets.tp, partitions[offsets.tp].end
@@ -149,7 +149,7 @@ class AssignmentLog(Stored):
         )
 
     def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "AssignmentLog":
-        """Return the next version: these files of the pending batch belong to the table, ``lost`` objects never do."""
+        """Return the next version: ``files`` of the pending batch belong to the table, ``lost`` objects do not."""
         return self.changed(
             state="kept",
             partitions=tuple(each.moved() for each in self.partitions),
@@ -159,7 +159,7 @@ class AssignmentLog(Stored):
         )
 
     def done(self, ends: Mapping[TopicPartition, int] | None = None) -> "AssignmentLog":
-        """Return the next version: the batch, and all rows up to these offsets, are in the lake and registered."""
+        """Return the next version: all rows of the batch, and all rows up to these offsets, are in the lake."""
         ends = ends or {}
         moved = (each.changed(end=max(each.end, ends.get(tp, -1))) for tp, each in self._moved().items())
         return self.changed(state="done", partitions=tuple(moved), files=(), also={})
@@ -175,7 +175,7 @@ class AssignmentLog(Stored):
         )
 
     def changed(self, **values: object) -> "AssignmentLog":
-        """Return the next version, with these values."""
+        """Return the next version with these changed values."""
         return AssignmentLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
 
     def to_body(self) -> bytes:
@@ -185,12 +185,12 @@ class AssignmentLog(Stored):
         return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
 
     def _moved(self) -> dict[TopicPartition, Progress]:
-        """Return the partitions' progress once the batch is in the lake."""
+        """Return the progress of all partitions after the batch is in the lake."""
         return {each.tp: each.moved(to=None) for each in self.partitions}
 
 
 def log_form(table_root: str) -> Form[AssignmentLog]:
-    """Return the format of this table's logs; it refuses a log that lists objects of another table."""
+    """Return the format of this table's logs. The format refuses a log that lists objects of another table."""
     form = form_of(AssignmentLog)
     return replace(form, parse=partial(_parse, roots=object_roots(table_root)), body=AssignmentLog.to_body)
 
@@ -205,7 +205,7 @@ def _unpack(body: bytes) -> bytes:
     if f'"{_PACKED}"'.encode() not in body:
         return body
     fields = json.loads(body)
-    if not isinstance(fields, dict) or _PACKED not in fields:  # a topic, or a value of a partition column
+    if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
         return body
     try:
         packed = base64.b64decode(fields.pop(_PACKED), validate=True)

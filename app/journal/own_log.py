@@ -1,6 +1,6 @@
-"""Exactly once: the log of the member's own assignment. Other members write it only to close and settle it.
+"""The log of this member's assignment. Other members write the log only to close the log and settle its batch.
 
-The protocol. Every write is conditional on the version last read.
+The protocol has these steps. The store accepts a write only if the stored version is the version last read.
 
 claim      closes and settles the logs of the former owners (``app.journal.takeover``). This log then inherits the end
            of each partition and the list of rolled-back objects. After that, the member points the partitions' claims
@@ -10,12 +10,12 @@ advance    for records that gave no row: their end, before their offsets are com
 verify     after the uploads, before registering: if the stored version is not ours, another member has closed the log.
 done       after registering, unless the ``intend`` of the next batch implies it.
 
-A batch's dead letters and index files are uploaded before its last data file. Therefore the data files show whether the
+Dead letters and index files are uploaded before the batch's last data file. Therefore the data files show whether the
 batch is complete. A batch without data files is complete if its dead letters exist.
 
-An assignment whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
-late uploads (``app.journal.late_uploads``). If Kafka still assigns the partitions to its member, that member claims
-them again as a new assignment. The next assignment inherits the list of rolled-back objects.
+If another member closes the log, the complete assignment is fenced. A fenced assignment registers nothing, and the
+store refuses late uploads of the assignment (``app.journal.late_uploads``). If Kafka still assigns the partitions to
+this member, it claims the partitions again. The next assignment inherits the list of rolled-back objects.
 """
 
 import secrets
@@ -36,20 +36,20 @@ from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import UnreadableError
 
-# With 64 bits, two of a million processes have the same name with a probability of 1 in 37 million. With 32 bits for
-# each assignment, two of 80,000 would probably have the same name. Within a process, a counter makes names unique.
+# With 64 bits, the probability of two equal names in a million processes is 1 in 37 million. With 32 bits for each
+# assignment, two of 80,000 names would probably be equal. A counter makes names unique within a process.
 _PROCESS = secrets.token_hex(8)
 _NUMBERS = count()
 
 
 def new_token() -> str:
-    """A unique name of an assignment: 24 hex digits, of which the first 16 are the same within a process."""
+    """Return a unique name for an assignment: 24 hex digits. The first 16 digits are equal in one process."""
     return f"{_PROCESS}{next(_NUMBERS):08x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Why the member may not write an assignment any more; ``since`` in monotonic seconds."""
+    """The error after which the member may not write for an assignment. ``since`` is in monotonic seconds."""
 
     error: FencedError
     since: float
@@ -58,9 +58,9 @@ class Fence:
 class OwnLog:
     """Writes the log of one assignment. Thread-safe.
 
-    After a ``RetryableError``, repeat the call, or make another one first: it finds out whether the write without an
-    answer succeeded. Each method that writes raises ``FencedError`` once another member has closed the log, or the
-    assignment has ended. The log calls ``on_fenced`` once, in the first case.
+    After a ``RetryableError``, repeat the call or make a different call. The next call finds out whether the write
+    succeeded. Each method that writes raises ``FencedError`` after another member has closed the log, or after the
+    assignment has ended. If another member has closed the log, ``on_fenced`` is called once.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OwnLog:
         self._on_fenced = on_fenced
         self._clock = clock
         self._verified_at = -float("inf")
-        self._announced: frozenset[str] = frozenset()  # objects of the last batch
+        self._announced: frozenset[str] = frozenset()  # keys of the last batch's objects
         self._registered = 0  # number of the last registered batch
         self._lock = new_lock()
         self._rolled_back = RolledBackObjects(journal.store, fill, parallel_map, now)
@@ -90,20 +90,20 @@ class OwnLog:
 
     @property
     def log(self) -> AssignmentLog | None:
-        """The version last read or written here; ``None`` before the first."""
+        """The version that was last read or written by this object; ``None`` before the first version."""
         return self._document.current
 
     @property
     def marks(self) -> Sequence[Mark]:
-        """The ends of the announced batch's partitions once the batch is in the lake."""
+        """The end of each partition of the announced batch after the batch is in the lake."""
         return self._own.marks
 
     def end(self) -> None:
-        """Refuse further writes, because the assignment has ended. Does not wait for a write in progress."""
+        """Refuse further writes, because the assignment has ended. A write in progress may still continue."""
         self.has_ended = True
 
     def check_open(self) -> None:
-        """Raise ``FencedError`` if this log may not be written any more; does not ask the store."""
+        """Raise ``FencedError`` if this log may not be written any more. The store is not queried."""
         if self.fence is not None:
             raise self.fence.error
         if self.has_ended:
@@ -112,7 +112,7 @@ class OwnLog:
     # --- at the claim -----------------------------------------------------------------------------------------------
 
     def take_over(self, partitions: Iterable[Progress], revoked: Iterable[RolledBack]) -> None:
-        """Write the ends of these partitions and the rolled-back objects, before the partitions' claims point here."""
+        """Write the ends of these partitions and the rolled-back objects, before the claims point to this log."""
         with self._lock:
             self.check_open()
             log = self.log or AssignmentLog(seq=1, owner=self.token, writer=self.token)
@@ -125,7 +125,7 @@ class OwnLog:
                 self._write(log.changed(**inherited))
 
     def remove_rolled_back(self) -> None:
-        """Remove the rows of rolled-back objects, once all claims point here and before anything is read."""
+        """Remove the rows of rolled-back objects, after all claims point to this log and before records are read."""
         with self._lock:
             listed = self._own.revoked
         self._rolled_back.remove(listed)
@@ -133,7 +133,7 @@ class OwnLog:
     # --- batch by batch ---------------------------------------------------------------------------------------------
 
     def intend(self, intent: Intent) -> None:
-        """Announce a batch before its first upload."""
+        """Announce a batch in the log, before the batch's first upload."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch == intent.batch:
@@ -148,7 +148,7 @@ class OwnLog:
             self._announced = frozenset(pending.objects)
 
     def verify(self, *, fresh_seconds: float = 0.0) -> None:
-        """Check that the stored log is our version, unless the last check is at most ``fresh_seconds`` old."""
+        """Check that the stored log is our version. If the last check is newer than ``fresh_seconds``, do nothing."""
         with self._lock:
             self.check_open()
             asked_at = self._clock()
@@ -159,19 +159,19 @@ class OwnLog:
             self._verified_at = asked_at
 
     def registered(self) -> None:
-        """Note that the announced batch is in the lake and registered, also if the assignment has just ended."""
+        """Note that the announced batch is in the lake and registered, even if the assignment has just ended."""
         if self.log is not None:
             self._registered = self.log.batch
 
     def done(self) -> None:
-        """Write that the registered batch is in the lake, unless that is written. The next ``intend`` implies it."""
+        """Write to the log that the registered batch is in the lake, if the log does not contain this yet."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch == self._registered:
                 self._write(log.done().model_copy(update={"revoked": self._rolled_back.remaining(log.revoked)}))
 
     def advance(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write that all rows up to these offsets are in the lake, and the registered batch if there is one."""
+        """Write to the log that all rows up to these offsets, and the registered batch, are in the lake."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch != self._registered:
@@ -182,9 +182,9 @@ class OwnLog:
                 self._write(advanced.model_copy(update={"revoked": self._rolled_back.remaining(log.revoked)}))
 
     def delete_late_uploads(self) -> None:
-        """Delete uploads of the last batch, which was rolled back, that no placeholder refused any more.
+        """Delete late uploads of the last batch, which was rolled back, if no placeholder refused these uploads.
 
-        This happens if the machine slept for an hour during an upload. Call it when all uploads have ended.
+        This happens if the machine slept for an hour during an upload. Call this method after all uploads have ended.
         """
         log = self._journal.log(self.token).read()
         for item in log.revoked if log else ():
@@ -192,10 +192,10 @@ class OwnLog:
                 self._journal.store.delete(item.key)
 
     def sweep(self, *, is_last: bool = False) -> None:
-        """Delete the rolled-back objects that are due; ``is_last``: the process ends."""
+        """Delete the rolled-back objects that are due. ``is_last`` is true if the process ends."""
         with self._lock:
             listed = self.log.revoked if self.log else ()
-        self._rolled_back.sweep(listed, is_last=is_last)  # outside of the lock, because it may take long
+        self._rolled_back.sweep(listed, is_last=is_last)  # outside of the lock, because the sweep may be slow
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -217,22 +217,22 @@ class OwnLog:
         self._verified_at = asked_at
 
     def _catch_up(self) -> None:
-        """Adopt a later version of our own, from a write that received no answer; any other version fences."""
+        """Adopt a later version that this member wrote without receiving an answer. Any other version is a fence."""
         before = self.log
         try:
             log = self._document.read()
-        except UnreadableError as error:  # a newer release may have closed it: this member ends like any fenced member
+        except UnreadableError as error:  # a newer release may have closed the log: this member is fenced
             raise self._fence(f"was overwritten by something else: {error.cause}") from None
         if log is None:
             raise self._fence("is missing: the table was deleted")
         if log.writer == self.token and not log.closed and (before is None or log.seq > before.seq):
             return
-        if not log.closed:  # no other member writes an open version: somebody restored an older one, as from a backup
+        if not log.closed:  # no other member writes an open version: somebody restored a version, perhaps from a backup
             raise self._fence("was overwritten by something else")
         raise self._fence("was closed by another member of the consumer group", LogClosedError)
 
     def _fence(self, why: str, kind: type[FencedError] = FencedError) -> FencedError:
-        """Refuse all writes from now on, because the stored version is not ours. Returns the error."""
+        """Refuse all writes from now, because another member wrote the stored version. Return the error."""
         error = kind(f"{self._document.where} {why}")
         self.fence = Fence(error, self._clock())
         self._on_fenced(self)

@@ -1,13 +1,13 @@
-"""Settles the unfinished batch of a former owner: keeps it or rolls it back, before any member reads after its end.
+"""Settles the unfinished batch of a former owner: keeps the batch or rolls it back, before any member reads on.
 
-The former owner is fenced by then: it may still upload files of the batch, but it registers nothing.
+The former owner is already fenced. The former owner may still upload files of the batch, but registers nothing.
 
-- If all data files of a pending batch exist, it is rolled forward: write ``kept``, register its files again, ``done``.
-- If some are missing, it is rolled back: write ``done`` up to its start, with its objects in the list ``revoked``.
-- If Kafka also no longer has all of its records, both lose rows. The smaller loss is chosen: write ``kept`` with the
-  files that exist, or roll back.
+- If all data files of a pending batch exist, it is kept: write ``kept``, register the files again, write ``done``.
+- If some data files are missing, it is rolled back: write ``done`` up to its start, and its objects in ``revoked``.
+- If Kafka has also deleted some of the batch's records, each way loses rows. The smaller loss is chosen: write ``kept``
+  with the files that exist, or roll back.
 
-Several members may settle a batch at the same time. Each follows the stored decision, even if it finds other files.
+Several members may settle a batch at the same time. Each member follows the stored decision.
 """
 
 import logging
@@ -30,7 +30,7 @@ from app.table.parquet_reader import read_footer
 
 logger = logging.getLogger(__name__)
 
-_MOST_RANGES = 20  # in a line of the log
+_MOST_RANGES = 20  # ranges in a log line
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class Settlement:
 
     store: ObjectStore
     register: Callable[[Sequence[DataFile], Sequence[Mark]], None]  # safe to repeat
-    is_registered: Callable[[Sequence[Mark]], bool]  # up to these marks: engines may have replaced the files
+    is_registered: Callable[[Sequence[Mark]], bool]  # compares marks, because engines may have replaced the files
     offsets: GroupOffsets  # queried only before a roll back
     parallel_map: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
     now: Callable[[], float] = time.time
 
     def settle(self, document: Document[AssignmentLog]) -> None:
-        """Settle the batch of a document that was just read, whose owner is fenced.
+        """Settle the batch of a log that was just read. The owner of the log must be fenced.
 
-        Raises ``ChangedError`` if another member has written the document. After any error, read the document again:
-        the write that rolls back may succeed late, and if the files exist by then, a second decision could differ.
+        Raises ``ChangedError`` if another member has written the log. After any error, read the log again. The write
+        that rolls back may succeed late. If the files exist then, a second decision could differ.
         """
         log = document.current
         assert log is not None, "it was read"  # noqa: S101
@@ -83,9 +83,9 @@ class Settlement:
         return batch.rolled_back(int(self.now()))
 
     def _keep_existing(self, where: str, batch: AssignmentLog, expired: int) -> AssignmentLog | None:
-        """Return the next version, which keeps the existing objects of an incomplete batch.
+        """Return the next version of the log, which keeps the existing objects of an incomplete batch.
 
-        Returns ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
+        Returns ``None`` if a roll back loses fewer records. Kafka no longer has ``expired`` records of the batch.
         """
         missing = self._list_missing(batch, batch.objects)
         records = {file.key: file.rows for file in batch.files} | batch.also
@@ -113,11 +113,11 @@ class Settlement:
         return [key for key, stored in objects if stored is None or sizes.get(key, stored.size) != stored.size]
 
     def _offsets_in_kafka(self, progress: Progress, *, is_only_topic: bool) -> range:
-        """Return the batch's offsets that Kafka still has: none if the topic was recreated or the cluster differs.
+        """Return the batch's offsets that Kafka still has. If the topic or cluster has a new id, return no offsets.
 
-        The ids come first: Kafka reports no offsets for a partition that the recreated topic does not have. A missing
-        topic's records count as readable: it may be back soon, and other topics must not wait for it. So do those of a
-        recreated topic, unless it is the only topic in the batch: rows of other topics must not be lost.
+        The ids are read first, because Kafka reports no offsets for a partition that the recreated topic does not have.
+        Records of a missing topic count as readable, because the topic may return soon, and other topics must not wait.
+        Records of a recreated topic also count as readable if the batch has rows of other topics.
         """
         offsets = self.offsets
         try:
@@ -131,7 +131,7 @@ class Settlement:
         if _is_recreated(progress, topic_id, offsets.cluster_id()):
             return range(0)
         kafka = offsets.of(progress.tp)
-        if _is_recreated(progress, kafka.topic_id, kafka.cluster_id):  # since the first query
+        if _is_recreated(progress, kafka.topic_id, kafka.cluster_id):  # recreated since the first query
             return range(0)
         return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
 
@@ -147,7 +147,7 @@ def roll_forward(
     files: Sequence[DataFile],
     marks: Sequence[Mark],
 ) -> None:
-    """Register the stored files of a batch, with the marks of its partitions; safe to repeat."""
+    """Register the stored files of a batch, with the marks of the batch's partitions. A call may be repeated."""
 
     def describe(file: DataFile) -> DataFile:
         stored = store.find(file.key)

@@ -1,7 +1,7 @@
 """Chooses the first offset to consume, from the settled journal, Kafka's offsets and the user's settings.
 
-``start_of`` contains the rules, and is pure. Without a journal and a group's offset, ``app.journal.first_offsets``
-decides.
+``start_of`` contains the rules, and queries no system. If the group has no journal and no offset,
+``app.journal.first_offsets`` decides.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds, ids_differ
 from app.model import TopicPartition
 
-_TEXTS = 5  # values of FOLLOW_OFFSETS; in a rolling update two of them alternate
+_TEXTS = 5  # values of FOLLOW_OFFSETS; during a rolling update, two values alternate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Start:
     """The first offset to consume, with a remark for the log."""
 
     offset: int
-    remark: str = ""  # empty in the usual case
-    is_loss: bool = False  # Kafka no longer has some records that are not in the table
-    skipped: int = 0  # records after the group's offset that are in the table already, as after a crash
-    replayed_to: int = -1  # the last offset in the table, if records up to it are read for the state of ``transform()``
-    is_set: bool = False  # a tool has set the offset: the connector commits its own before it writes
+    remark: str = ""  # empty if nothing is unusual
+    is_loss: bool = False  # Kafka has deleted records that are not in the table
+    skipped: int = 0  # number of records after the group's offset that are in the table already
+    replayed_to: int = -1  # last offset in the table, if records are read again for the state of ``transform()``
+    is_set: bool = False  # a tool has set the offset; the connector commits an own offset before it writes
 
     @property
     def in_table(self) -> int:
@@ -36,7 +36,7 @@ class Start:
 
 
 def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, follows: bool) -> None:
-    """Refuse the journal of another cluster: claiming it would fence the connector there."""
+    """Refuse the journal of another Kafka cluster, because a claim would fence the connector of that cluster."""
     if not ids_differ(progress.cluster_id, cluster_id) or follows:
         return
     raise ConfigError(
@@ -50,7 +50,7 @@ def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, fo
 
 
 def lacks_offset(progress: Progress | None, kafka: PartitionOffsets) -> bool:
-    """Whether there is neither a journal of this cluster nor an offset of the group."""
+    """Whether the partition has no journal of this cluster and no offset of the group."""
     has_journal = progress is not None and not ids_differ(progress.cluster_id, kafka.cluster_id)
     return not has_journal and kafka.committed is None
 
@@ -66,9 +66,9 @@ def start_of(
 ) -> Start:
     """Choose the first offset to consume.
 
-    Call ``check_cluster`` first, because ``progress`` may be of another cluster. ``first`` is used only if
-    ``lacks_offset`` returns true. With ``follows``, an offset that was set in the group decides, and not the journal.
-    With ``keeps_state``, ``transform()`` keeps state or repartitions: both are as far as the group's offset.
+    Call ``check_cluster`` first, because ``progress`` may belong to another cluster. ``first`` is used only if
+    ``lacks_offset`` returns true. If ``follows`` is true, an offset that a tool has set in the group decides, and not
+    the journal. ``keeps_state`` is true if ``transform()`` keeps state or repartitions, up to the group's offset.
     """
     if progress is None:
         return _at_group_offset(kafka, first)
@@ -152,7 +152,7 @@ def _after_expired(first: int, low: int) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a partition begins: ``start`` for the consumer, ``progress`` for the log, and Kafka's ``topic_id``."""
+    """How a partition begins: ``start`` is for the consumer, ``progress`` for the log. ``topic_id`` is Kafka's id."""
 
     start: Start
     progress: Progress
@@ -162,45 +162,45 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Beginnings:
     offsets: GroupOffsets
-    topic_ids: TopicIds  # of the partitions that this process has claimed
-    first: FirstOffsets  # for partitions without a group's offset and journal, and for ``follow_offsets``
-    follow_offsets: str = ""  # the setting's text: if it is missing in the log, the group's offset decides
+    topic_ids: TopicIds  # ids of topics whose partitions this process has claimed
+    first: FirstOffsets  # for partitions without offset and journal, and for ``follow_offsets``
+    follow_offsets: str = ""  # value of the setting; if the log does not contain it, the group's offset decides
     keeps_state: bool = False  # ``transform()`` keeps state or repartitions
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
-        """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
+        """Raise ``ConfigError`` for a journal of another cluster, before the journal's owner is fenced."""
         check_cluster(former, cluster_id, tp, follows=self._follows(former))
 
     def of(self, tp: TopicPartition, former: Progress | None, *, is_again: bool) -> Begin:
-        """Return how the partition begins; ``is_again`` if another member has closed this member's log."""
+        """Return how the partition begins. ``is_again`` is true if another member has closed this member's log."""
         if is_again and former is None and self.topic_ids.was_claimed(tp):
-            # The remaining records must not begin a new table.
+            # The table was deleted, and the remaining records must not begin a new table.
             raise FencedError(f"the journal of {tp} is missing, as after the table was deleted")
         kafka = self.offsets.of(tp)
         start = self.start(tp, former, kafka)
         progress = self._progress(tp, former, start, kafka)
         if is_again:
-            start = replace(start, skipped=0)  # the reason is known, so the log need not report them
+            start = replace(start, skipped=0)  # the reason is known, so these records are not logged
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
         moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
-        # The group's offset may be older than the time: a member died during its claim, and nothing was written since.
-        begins = (moved.committed if moved else None) or 0  # records from here on may have expired since
+        # If a member died during its claim, and wrote nothing, the group's offset may be older than the time.
+        begins = (moved.committed if moved else None) or 0  # Kafka may have deleted records after this offset
         if moved is not None and (follows or (former and begins <= former.end + 1 <= max(begins, kafka.low))):
             kafka = moved
-        was_added = bool(self.follow_offsets) and moved is None  # after the time was calculated
+        was_added = bool(self.follow_offsets) and moved is None  # after the offsets of the time were calculated
         first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first.of(tp, kafka)
         start = start_of(tp, former, kafka, first=first, follows=follows, keeps_state=self.keeps_state)
         return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
-        """Whether to follow the group's offset: once for each text that the user sets."""
+        """Whether to follow the group's offset. Each new value of the setting is followed only once."""
         return bool(self.follow_offsets) and (former is None or self.follow_offsets not in former.followed)
 
     def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
-        """Return the first progress for the log; if Kafka does not report an id, the former id is kept."""
+        """Return the first progress for the log. If Kafka does not report an id, the former id is kept."""
         continues = former is not None and former.end == start.in_table
         followed, text = former.followed if former else [], self.follow_offsets
         return Progress(

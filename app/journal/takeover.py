@@ -1,14 +1,14 @@
-"""Claims partitions for an assignment: fences and settles their former owners, then points their claims to its log.
+"""Claims partitions for an assignment: fences the former owners, settles their batches, then writes the claims.
 
-1. Read the claims, and their logs. Close each log that is not closed: this fences the **complete** former assignment.
-   Only then look at its batch and settle it (``app.journal.recovery``).
-2. Query Kafka, and choose the first offset of each partition (``app.journal.start_offset``).
-3. Write the end of each partition and the list of rolled-back objects into our own log.
-4. Point the claims to our log. If another member has changed a claim meanwhile, begin again with step 1. Do the same if
-   Kafka's offset contradicts the log in step 2.
-5. Put placeholders in place of these objects (``OwnLog.remove_rolled_back``). Then the partitions may be read.
+1. Read the claims and the logs of their owners. Close each open log. A closed log fences the **complete** former
+   assignment. After that, read the log's batch and settle it (``app.journal.recovery``). 2. Query Kafka, and choose the
+   first offset of each partition (``app.journal.start_offset``). 3. Write the end of each partition and the list of
+   rolled-back objects into the new assignment's log. 4. Write the token of the new log into each claim. If another
+   member has changed a claim, begin again with step 1. Also begin again if Kafka's offset contradicts the log in step
+   2. 5. Put placeholders in place of the rolled-back objects (``OwnLog.remove_rolled_back``). Then the partitions may
+   be read.
 
-Each step may be repeated from the first, by this member or by another member at the same time.
+This member may repeat all steps from the first step. Another member may do the steps at the same time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -38,11 +38,11 @@ class Takeover:
     journal: Journal
     settlement: Settlement
     beginnings: Beginnings
-    parallel_map: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map  # over partitions or logs
+    parallel_map: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map  # for partitions or logs
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        """Return where the partition would begin, and its offsets in Kafka; claims nothing."""
-        kafka = self.beginnings.offsets.of(tp)  # before the log: a running member commits only offsets of its log
+        """Return where the partition would begin, and the partition's offsets in Kafka, without a claim."""
+        kafka = self.beginnings.offsets.of(tp)  # before the log: running members commit only offsets of their logs
         claim = self.journal.claim(tp).read()
         log = self.journal.log(claim.owner).read() if claim else None
         former = log.of(tp) if log else None
@@ -53,10 +53,10 @@ class Takeover:
     def claim(
         self, tps: Collection[TopicPartition], own: OwnLog, *, is_again: bool = False
     ) -> dict[TopicPartition, Begin]:
-        """Do steps 1 to 4 for the assignment with this log; return how the partitions begin that are claimed now.
+        """Do steps 1 to 4 for the assignment with this log. Return how each claimed partition begins.
 
-        Another member, or a temporary error such as a missing leader, prevented the other claims: call again for these
-        partitions. If none is claimed, the first error is raised; repeat the call. ``is_again``: see ``Beginnings.of``.
+        Another member, or a temporary error such as a missing leader, may prevent some claims. Repeat the call for
+        these partitions. If all claims fail, the first error is raised. ``Beginnings.of`` describes ``is_again``.
         """
         cluster_id = self.beginnings.offsets.cluster_id()
         for _ in range(_MOST_TRIES):
@@ -70,7 +70,7 @@ class Takeover:
 
 @dataclass(slots=True)
 class _Attempt:
-    """Steps 1 to 4, once. Leaves out partitions whose claims other members have changed, or that met an error."""
+    """One attempt of steps 1 to 4. Leaves out partitions with an error, or with a claim that has changed."""
 
     takeover: Takeover
     own: OwnLog
@@ -90,19 +90,19 @@ class _Attempt:
             except ConfigError:
                 if claims[tp].is_unchanged():
                     raise
-                return None  # another member has claimed, written and committed since
+                return None  # another member has claimed the partition, and has written and committed records
 
         begins = {tp: start for tp, start in self._try_each(begin, former).items() if start is not None}
         if not begins:
             return {}
-        self.own.check_open()  # the steps before may have taken long: the next owner may be writing the first claim
+        self.own.check_open()  # the earlier steps may have been slow, and the next owner may be writing a claim
         revoked = [item for log in former.values() if log for item in log.revoked]
         self.own.take_over([each.progress for each in begins.values()], revoked)
         pointed = self._try_each(lambda tp: self._point(claims[tp], begins[tp]), begins)
         return {tp: begins[tp] for tp, is_ours in pointed.items() if is_ours}
 
     def _try_each(self, work: Callable[[_K], _V], items: Iterable[_K]) -> dict[_K, _V]:
-        """Do the work for each item, and return the results by item. Keeps the errors of items that failed."""
+        """Do the work for each item, and return the results by item. Errors of failed items are kept."""
 
         def attempt(item: _K) -> tuple[_K, _V | RetryableError]:
             try:
@@ -140,7 +140,7 @@ class _Attempt:
     def _settle_log(
         self, owner: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> AssignmentLog | None:
-        """Close a former log, unless it is our own, and settle it; ``None`` if the claims refer to another log now."""
+        """Close and settle a former log. Do not close our own log. Return ``None`` if the claims have changed."""
         document = self.takeover.journal.log(owner)
         doing = f"reading the journal {document.where}"
         log = document.read()
@@ -180,7 +180,7 @@ class _Attempt:
     # --- 4 ----------------------------------------------------------------------------------------------------------
 
     def _point(self, claim: Document[PartitionClaim], begin: Begin) -> bool:
-        """Point the claim to our log; ``False`` if another member has changed the claim."""
+        """Write our log's token into the claim. Return ``False`` if another member has changed the claim."""
         current = claim.current
         if current is not None and current.owner == self.own.token:
             return True

@@ -1,1 +1,1 @@
-"""The composition root: builds all parts from the settings, starts them in order, runs them, stops them in order."""
+"""The composition root: creates all parts from the settings, starts them in order, and stops them in reverse order."""

@@ -1,6 +1,6 @@
-"""The connector: its parts, in the order of their construction, and the run of a lane that uses them.
+"""The parts of the connector in the order of their creation, and the run of a lane that uses these parts.
 
-There are two lanes: ``plain_lane`` with the connector's own loop, and ``framework_lane`` with the loop of quixstreams.
+A lane reads Kafka. ``plain_lane`` has the connector's own loop, and ``framework_lane`` the loop of quixstreams.
 """
 
 import gc
@@ -44,7 +44,7 @@ from app.storage.base import ObjectStore
 from app.table.existing_table import TableLocation
 
 logger = logging.getLogger(__name__)
-_NEW_OBJECTS_PER_COLLECTION = 50_000  # the messages of a few calls
+_NEW_OBJECTS_PER_COLLECTION = 50_000  # number of messages in a few calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """The parts that exist before the lane. ``lakes`` contains the open tables, by name."""
+    """The parts that exist before the lane. ``lakes`` contains the open tables by name."""
 
     settings: Settings
     runtime: Runtime
@@ -77,12 +77,12 @@ class Connector:
 
     @property
     def lake(self) -> Lake | None:
-        """The table of all topics; ``None`` if each topic has its own table, and the settings contain ``{topic}``."""
+        """The table of all topics; ``None`` if the settings contain ``{topic}``, so that each topic has a table."""
         return self.lakes.get(self.settings.table)
 
     @property
     def location(self) -> TableLocation:
-        """The location of the table; for several tables, it contains ``{topic}``."""
+        """The location of the table. For several tables, the location contains ``{topic}``."""
         return self.lake.location if self.lake else self.settings.location
 
     def visible_topics(self, application: Application) -> Collection[str]:
@@ -90,14 +90,14 @@ class Connector:
         return self.runtime.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
 
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
-        """Raise an error if a right on a topic is missing, or a member of the group writes another table."""
+        """Raise an error if a right on a topic is missing, or if a member of the group writes a different table."""
         check_topic_rights(admin, *topics)
         ours = what_is_written(self.settings, self.location, prefix_of(application))
         group = application.config.consumer_group
         self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, ours, topics))
 
     def new_run_end(self, application: Application, admin: AdminClient, topics: Collection[str]) -> RunEnd | None:
-        """Query the ends of these topics, if ``UNTIL`` is set."""
+        """Query the ends of these topics if ``UNTIL`` is set. Otherwise return ``None``."""
         new: Callable[..., RunEnd] = resolve_name(RUN_END)
         return None if self.settings.until is None else new(self.settings, self.runtime, application, admin, topics)
 
@@ -109,7 +109,7 @@ class Connector:
         start: StartSettings,
         member_id: Callable[[], str | None],
     ) -> Group:
-        """Connect to the consumer group; ``member_id`` returns this member's id, ``None`` outside of the group."""
+        """Connect to the consumer group. ``member_id`` returns this member's id; ``None`` outside of the group."""
         runtime, spark, prefix = self.runtime, self.spark, prefix_of(application)
         name = application.config.consumer_group
         at_start = partial(runtime.metrics.waits.at_start, "store")
@@ -139,7 +139,7 @@ class Connector:
         )
 
     def open_member(self, group: Group, formats: Formats | None = None) -> Member:
-        """Create and start the member of a process with one table; see ``new_member``."""
+        """Create and start the member of a process with one table. ``new_member`` describes the arguments."""
         assert self.lake is not None  # noqa: S101 - the process has one table
         return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.records.limits))
 
@@ -148,7 +148,7 @@ class Connector:
     ) -> Member:
         """Create and start the member that claims the topic's partitions, and writes their records.
 
-        ``formats`` read messages; ``None`` for the framework's lane, which hands over rows.
+        ``formats`` reads messages. It is ``None`` for the framework's lane, which hands over rows.
         """
         stager = new_stager(settings, lake, self.records.bad, formats)
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime)
@@ -176,7 +176,7 @@ class Connector:
         logger.info("stopped: everything consumed is in the lake and committed")
 
     def _can_write(self, spark_up: Future[None]) -> None:
-        """Spark has started, or failed, which the pipeline logs."""
+        """Note that Spark has started. If Spark's start has failed, the pipeline logs the error."""
         if not spark_up.cancelled() and spark_up.exception() is None:
             logger.info("ready to write after %.1f s", self.process.seconds)
             self.process.connected.set()
@@ -187,7 +187,7 @@ class Connector:
 class Lane:
     """A lane that is ready to run. ``stop`` is safe in a signal handler.
 
-    ``run`` returns whether all consumed records are in the lake and committed. ``brokers`` contains their addresses.
+    ``run`` returns whether all consumed records are in the lake and committed. ``brokers`` contains broker addresses.
     """
 
     admin: AdminClient
@@ -201,9 +201,9 @@ class Lane:
 
 
 def _spare_the_garbage_collector() -> None:
-    """Collect less often: scanning hundreds of thousands of waiting messages took a quarter of Python's time.
+    """Collect garbage less often, because scans of many waiting messages needed a quarter of Python's time.
 
-    Objects of the start live as long as the process. Therefore they are frozen.
+    Objects that exist at the start live as long as the process. Therefore these objects are frozen.
     """
     gc.collect()
     gc.freeze()

@@ -43,7 +43,7 @@ from app.spark.scratch import is_in_memory
 from app.timings import Timings
 
 Read = Callable[[bytes, Headers | None, bool, str], Any]
-"""Reads a key or value of a message. Arguments: the bytes, the headers, whether it is the key, and the topic."""
+"""Reads a key or value of a message. Arguments: bytes, headers, whether the bytes are the key, and topic."""
 
 
 def new_deserializer(name: str) -> Deserializer:
@@ -53,7 +53,7 @@ def new_deserializer(name: str) -> Deserializer:
 
 
 class RegisteredDeserializer(Deserializer):
-    """Deserializes with a registered schema; the message contains its id."""
+    """Deserializes with a registered schema. The message contains the schema's id."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -64,7 +64,7 @@ class RegisteredDeserializer(Deserializer):
 
 
 class KeyDeserializer(Deserializer):
-    """Deserializes keys, and adds a note to errors, because quixstreams reads key and value in one call."""
+    """Deserializes message keys. Adds a note to errors, because quixstreams reads key and value in one call."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         self._deserialize = deserialize
@@ -78,17 +78,17 @@ class KeyDeserializer(Deserializer):
 
 
 def read_message(topic: Topic, message: Message) -> Row | Refusal:
-    """Return the message's row, or why it has none: for a batch of the plain lane that cannot be read at once.
+    """Return the message's row or refusal, for batches of the plain lane that cannot be parsed together.
 
     Raises:
         RetryableError: A deserializer needs a system that does not answer.
-        Stopped: The process stopped while a deserializer waited for it.
+        Stopped: The process stopped while a deserializer waited for this system.
     """
     try:
         row: Any = topic.row_deserialize(message)  # type: ignore[arg-type] # it uses only methods of ``Message``
     except (RetryableError, Stopped):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
+    except Exception as error:  # noqa: BLE001 - a deserializer may raise any exception
         return not_deserialized(error, message)
     if not isinstance(row.value, dict):
         refused = no_object(row.value)
@@ -101,16 +101,16 @@ class Formats:
     value: Deserializer
     key: Deserializer
     parser: MessageParser | None  # parses many values at a time
-    read_key: ReadKey | None  # for keys that are not text
+    read_key: ReadKey | None  # reads keys that are not text
     ask_with: Callable[[Patiently], None] | None  # sets the function that queries the schema registry
     size_of: Callable[[Message], int]  # size of a message's value when it is read
     read: ReadMessage | None = None  # reads a single message
 
 
 def new_formats(settings: Settings, find: FindSchema | None) -> Formats:
-    """Create the parts that read keys and values; ``find`` queries the schema registry, if there is one.
+    """Create the parts that read keys and values. ``find`` queries the schema registry; ``None`` without a registry.
 
-    Each format loads a library only if it is used: Polars, for Avro, needs a fifth of a second and 60 MB.
+    A format's library is loaded only if the format is used. Polars, for Avro, needs a fifth of a second and 60 MB.
     """
     values, keys = settings.value_deserializer, settings.key_deserializer
     messages: dict[str, Any] = {}
@@ -137,15 +137,15 @@ def new_formats(settings: Settings, find: FindSchema | None) -> Formats:
 
 
 def waiting(find: FindSchema, waits: Waits, seconds: float, stop: threading.Event) -> FindSchema:
-    """Return a function that retries queries to the registry for so many seconds, on the consumer's thread.
+    """Return a function that retries queries to the registry for ``seconds``, on the consumer's thread.
 
-    Kafka expels a member that does not poll for five minutes. Therefore the process ends before that.
+    Kafka removes a member that does not poll for five minutes. Therefore the process ends earlier.
     """
 
     def find_patiently(schema: SchemaId) -> RegisteredSchema:
         try:
             return waits.retry(Request("registry"), partial(find, schema), stop=stop, give_up_seconds=seconds)
-        except Stopped as stopped:  # the loop would count any other error as an error of the record
+        except Stopped as stopped:  # the loop would treat any other error as an error of the record
             cause = "the process stops, and the schema registry does not answer"
             hint = "The next start reads the uncommitted records again"
             raise RetryableError("reading a record", cause, hint) from stopped
@@ -154,7 +154,7 @@ def waiting(find: FindSchema, waits: Waits, seconds: float, stop: threading.Even
 
 
 def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats: Formats | None = None) -> Stager:
-    """Create steps 1 and 2; without ``formats``, they accept only rows."""
+    """Create the part for steps 1 and 2. Without ``formats``, this part accepts only rows."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
     limit, kind = settings.column_limit, settings.catalog_kind

@@ -1,4 +1,4 @@
-"""Creates the framework's lane: quixstreams runs the stream of ``transform()``, with our ``RowSink`` at its end.
+"""Creates the framework's lane: quixstreams runs the stream of ``transform()``, and ``RowSink`` receives the rows.
 
 quixstreams creates the topics for state and ``group_by()``.
 """
@@ -38,7 +38,7 @@ def new_framework_lane(connector: Connector) -> Lane:
 
     def tick() -> None:
         connector.monitor.health.turn()
-        if connector.process.stop.is_set():  # quixstreams ignores a stop that was requested before it ran
+        if connector.process.stop.is_set():  # quixstreams ignores a stop that was requested before quixstreams ran
             application.stop()
         if run_end:
             callbacks.assignment = [TopicPartition(each.topic, each.partition) for each in consumer.assignment()]
@@ -61,7 +61,7 @@ def new_framework_lane(connector: Connector) -> Lane:
             vars(topics[name])["row_deserialize"] = run_end.only(topics[name].row_deserialize)
     consumer = built.processing_context.consumer
     start = StartSettings(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
-    # Without an id, the member claims nothing again: quixstreams goes back, and the next flush claims.
+    # The member has no id, because it does not claim again: quixstreams goes back, and the next flush claims.
     group = connector.join_group(application, admin, [topic.name], start, lambda: None)
     member = connector.open_member(group)
     members = Members.of_one(topic.name, member)
@@ -88,10 +88,10 @@ def new_framework_lane(connector: Connector) -> Lane:
         runtime.metrics.waits.at_start("Kafka", begin)
         try:
             run(application)
-        except ConnectorError:  # the closing client's error may hide the error of a revocation
+        except ConnectorError:  # an error of the closing client may hide the error of a revocation
             members.raise_failure()
             raise
-        return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
+        return not sink.is_held_up  # another sink of transform() may silently refuse the last flush
 
     if run_end:
         run_end.watch(members, lambda: callbacks.assignment, stop)
@@ -114,9 +114,9 @@ def _application(connector: Connector, callbacks: Callbacks) -> Application:
 def _build(
     connector: Connector, callbacks: Callbacks, visible: Collection[str]
 ) -> tuple[Application, Topic, StreamingDataFrame, bool]:
-    """Let ``transform()`` build on a new application: a retry needs one if brokers do not see a new topic yet.
+    """Call ``transform()`` with a new application, because a retry needs a new one if a broker does not see a topic.
 
-    Also returns whether quixstreams may align topics by time.
+    Also return whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
     topic = open_topic(connector.settings, application, visible, **connector.records.deserializers)
@@ -129,14 +129,14 @@ def _build(
 
 
 def _delay_client(producer: InternalProducer) -> None:
-    """Let the producer create its client at the first record: an idempotent client needs an additional right."""
+    """Make the producer create its client at the first record, because the client needs an additional right."""
     poll, flush = producer.poll, producer.flush
     vars(producer)["poll"] = lambda *given, **named: poll(*given, **named) if producer.instantiated else None
     vars(producer)["flush"] = lambda *given, **named: flush(*given, **named) if producer.instantiated else 0
 
 
 def names_of_dataframes(application: Application) -> Collection[str]:
-    """Return a set that collects the topics of new dataframes, because ``transform()`` may return another dataframe."""
+    """Return a set that collects topics of new dataframes, because ``transform()`` may return a new dataframe."""
     names: set[str] = set()
     dataframe = application.dataframe
 
@@ -157,7 +157,7 @@ def _commit_beginnings(member: Member, topics: Collection[str]) -> None:
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:
-    """Return a function that restores the present handlers after quixstreams has set its own."""
+    """Return a function that restores the present signal handlers after quixstreams has set handlers."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:

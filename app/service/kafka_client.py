@@ -1,4 +1,4 @@
-"""Creates the connection to Kafka from the settings: the login, quixstreams' application, the group's offsets."""
+"""Creates the connection to Kafka from the settings: login, quixstreams' application, and the group's offsets."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator
@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 _Application = TypeVar("_Application", bound=Application)
 
-# Half of the client's default. It counts only values, so the number bounds keys and headers. When fewer wait, the
-# client fetches more within this number of ms; its default is a second.
+# This size is half of the client's default. The client counts only values; the number of messages limits keys and
+# headers. If fewer messages wait, the client fetches more within this number of ms. The default is a second.
 _FETCHED_AHEAD_KB = 32 * 1024
 _FETCHED_AHEAD = 100
 _FETCH_AGAIN_MS = 2
-# A broker fills its answer in the client's order, which never changes: later partitions wait for the end of the first.
+# A broker fills an answer in the client's order of partitions, which never changes. Later partitions would wait.
 # Therefore an answer has parts for this number of partitions. Only the first partition's batch may exceed its part.
 _MOST_PARTS = 24
-# The client notices new partitions after this time; its default is five minutes.
+# The client notices new partitions after this time. The client's default is five minutes.
 _METADATA_MS = 60_000
-# A member notices a rebalance at its next heartbeat. With the client's default of 3 s, partitions of a member that left
-# would have no reader for so long.
+# A member notices a rebalance at its next heartbeat. With the client's default, no member would read the partitions of
+# a member that left for 3 s.
 _HEARTBEAT_MS = 500
 
 
@@ -54,10 +54,10 @@ def new_application(
     timings: Timings = DEFAULT,
     **others: Any,
 ) -> _Application:
-    """Create the quixstreams application with ``kind``, not connected yet; ``others`` replace its arguments.
+    """Create the quixstreams application with ``kind``, without connecting. ``others`` replaces arguments.
 
-    A ``transform()`` with state keeps it in ``scratch`` if the platform sets no other folder. Raises ``ConfigError`` if
-    the Kafka client refuses its settings, or the platform does not return a broker.
+    ``scratch`` contains the state of ``transform()`` if the platform sets no other folder. Raises ``ConfigError`` if
+    the Kafka client refuses its settings, or if the platform does not return a broker.
     """
     consumer_properties = {
         **EVERY_CLIENT,
@@ -68,7 +68,7 @@ def new_application(
         "queued.min.messages": _FETCHED_AHEAD,
         "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
         **partition_fetch(settings),
-        # The client requires at least the size of the largest message that it may produce.
+        # The client refuses a smaller size than the largest message that the client may produce.
         "fetch.max.bytes": max(settings.memory.fetched_at_once_bytes, _bytes_in(settings, "message.max.bytes")),
         "message.max.bytes": 1_000,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
@@ -84,15 +84,15 @@ def new_application(
         "quix_sdk_token": settings.sdk_token,
         "quix_portal_api": settings.portal_api,
         "consumer_group": settings.consumer_group,
-        # Claims choose the first offset. The consumer must not skip records silently if Kafka loses an offset later.
+        # Claims choose the first offset. If Kafka loses an offset later, the consumer must not skip records silently.
         "auto_offset_reset": "error",
         "consumer_extra_config": consumer_properties,
         "producer_extra_config": {**EVERY_CLIENT},
         "commit_interval": settings.commit_interval,
         "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
-        "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls
+        "consumer_poll_timeout": 0.25,  # signals are handled between polls
         "auto_create_topics": False,
-        "broker_availability_timeout": 0,  # the connector itself waits for a broker
+        "broker_availability_timeout": 0,  # the connector waits for a broker, not quixstreams
         "loglevel": None,  # logging is set up already
     }
     try:
@@ -104,7 +104,7 @@ def new_application(
 
 
 def partition_fetch(settings: Settings, partitions: int = _MOST_PARTS) -> dict[str, int]:
-    """Return the client's property that limits the part of a partition in a broker's answer."""
+    """Return the client's property that limits the bytes of a partition in a broker's answer."""
     most_bytes = settings.memory.fetched_at_once_bytes
     answer_bytes = min(most_bytes, _bytes_in(settings, "fetch.max.bytes") or most_bytes)
     return {"max.partition.fetch.bytes": answer_bytes // min(partitions, _MOST_PARTS)}
@@ -122,7 +122,7 @@ def what_is_written(settings: Settings, location: TableLocation, prefix: str = "
 def open_topic(
     settings: Settings, application: Application, visible: Collection[str], variable: str = "input", **options: Any
 ) -> Topic:
-    """Open the topic of this variable; raise ``ConfigError`` if it is not visible."""
+    """Open the topic of this variable. Raise ``ConfigError`` if the topic is not visible."""
     name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
     prefix = prefix_of(application)
     if f"{prefix}{name}" in visible:  # quixstreams would create a missing topic
@@ -132,21 +132,21 @@ def open_topic(
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:
-    """Create the group's offsets, and query one, so that a missing right on the group shows before the connection."""
-    consumer = new_client(config, {"statistics.interval.ms": 0})  # no code reads statistics: they would fill the memory
+    """Create the group's offsets, and query one offset. A missing right on the group then shows at the start."""
+    consumer = new_client(config, {"statistics.interval.ms": 0})  # no code reads statistics, which would fill memory
     if uses_callback(config.broker_address):
         poll_in_background(consumer, admin)
     offsets = GroupOffsets(consumer, admin, timings.kafka_answer_seconds)
     try:
         if topic:
             offsets.of(TopicPartition(topic, 0))
-    except RetryableError as error:  # for example before Kafka's first group exists; claims query again
+    except RetryableError as error:  # for example before Kafka's first group exists; claims query the offsets again
         logger.debug("%s", error)
     return offsets
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:
-    """Return the broker's address and login; ``None`` leaves both to quixstreams and the platform's token."""
+    """Return the broker's address and login; ``None`` if quixstreams reads them with the platform's token."""
     if settings.broker_address is None:
         return None
     properties = {
@@ -173,17 +173,17 @@ def _login(settings: Settings) -> dict[str, Any]:
                 "sasl.oauthbearer.token.endpoint.url": settings.oauth_token_url,
                 "sasl.oauthbearer.scope": settings.oauth_scope,
                 "sasl.oauthbearer.extensions": settings.oauth_extensions,
-                # The client's own default is a file that Debian does not have.
+                # The client's default is a file that Debian does not have.
                 **_pem("https.ca", settings.oauth_ca or "probe"),
             }
-        case "AWS_MSK_IAM":  # brokers also accept the token by OAUTHBEARER, which librdkafka supports
+        case "AWS_MSK_IAM":  # brokers also accept the token with OAUTHBEARER, which librdkafka supports
             return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": resolve_name(MSK_LOGIN)(settings)}
         case mechanism:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 
 
 def _pem(name: str, value: str | None) -> dict[str, str | None]:
-    """Return librdkafka's property for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
+    """Return librdkafka's property: ``<name>.location`` for a file, or ``<name>.pem`` for a text in PEM format."""
     return {f"{name}.{'pem' if value and is_pem(value) else 'location'}": value}
 
 
@@ -201,7 +201,7 @@ def asking_for_topics(settings: Settings) -> Iterator[None]:
 
 
 def _platform_failed(settings: Settings, error: Exception) -> ConfigError:
-    """Return the error without quixstreams' message for an unreadable answer: it may contain a password."""
+    """Return the error. For an unreadable answer, omit quixstreams' message, because it may contain a password."""
     is_unreadable = isinstance(error, AttributeError | LookupError | TypeError | ValueError)
     return ConfigError(
         f"asking the Quix API at {settings.portal_api}",

@@ -1,6 +1,6 @@
 """Creates the store and the table's parts from the settings: location, layout, schema, and the catalog.
 
-All functions here raise the ``ConnectorError`` of the store or the catalog.
+All functions of this module raise the ``ConnectorError`` of the store or the catalog.
 """
 
 import logging
@@ -29,12 +29,12 @@ from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_SECONDS = 1.0  # for the last notifications of new files
+_CLOSE_SECONDS = 1.0  # seconds for the last notifications of new files
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The store, and the table in it with its schema."""
+    """The store, and the table in this store with its schema."""
 
     store: ObjectStore
     location: TableLocation
@@ -44,7 +44,7 @@ class Lake:
 
 
 def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
-    """Connect to the catalog, then to the table's store, and compare the settings with the table."""
+    """Connect to the catalog, then to the store of the table, and compare the settings with the table."""
     if catalog := new_catalog(settings, store, announces=True):
         ends.callback(catalog.close, _CLOSE_SECONDS)
     table = waits.at_start("catalog", catalog.check) if catalog else None
@@ -58,19 +58,19 @@ def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitSt
 
 
 def check_journals(lake: Lake, group: str) -> None:
-    """Check that the store can keep the journal and the schema; warn of journals of other groups."""
+    """Check that the store can keep the journal and the schema. Warn of journals of other consumer groups."""
     warn_of_other_groups(lake.store, lake.location.root, group)
     try_out(lake.store, journal_folder(lake.location.root))
 
 
 def new_location(settings: Settings, store: ObjectStore, table: CatalogTable | None) -> TableLocation:
-    """Return the table's folder: the catalog's location, or the location of the settings if the catalog has none."""
+    """Return the table's folder: the location in the catalog or, without one, the location in the settings."""
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(table, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
 def new_catalog(settings: Settings, store: ObjectStore, *, announces: bool = False) -> Catalog | None:
-    """Create the catalog, without a request, if the settings have one; ``announces``: it sends new files to readers."""
+    """Create the catalog of the settings, without a request. ``announces``: the catalog notifies readers of files."""
     if (target := settings.catalog) is None:
         return None
     new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)
@@ -84,9 +84,9 @@ def new_lake(
     table: CatalogTable | None = None,
     catalog: Catalog | None = None,
 ) -> Lake:
-    """Create the table's parts, if the settings do not contradict the table in the store or in the catalog.
+    """Create the table's parts. Raises an error if the settings contradict the table in the store or catalog.
 
-    ``table`` is the catalog's table. The schema is not read yet.
+    ``table`` is the table in the catalog. The schema is not read yet.
     """
     default_null = QUIX_NULL if settings.catalog else HIVE_NULL
     spec = open_table(store, table, location.root, settings.spec, default_null)
@@ -114,8 +114,8 @@ def new_lake(
 
 
 def new_store(settings: Settings) -> ObjectStore:
-    """Create the store, not connected yet. Loads only its own SDK, because each needs a good part of a second."""
-    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # for uploads and journals
+    """Create the store without connecting. Only the SDK of this store is loaded, because an SDK loads slowly."""
+    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # threads for uploads and journals
     match settings.storage:
         case LocalTarget() as target:
             return LocalStore(target.folder)

@@ -1,4 +1,4 @@
-"""Chooses the lane by the stream of ``transform()`` and by the settings."""
+"""Chooses the lane from the stream of ``transform()`` and from the settings."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from app.service.user_transform import Customised
 
 @dataclass(frozen=True, slots=True)
 class LaneChoice:
-    """The lane, and ``why``.
+    """The lane, and the reason ``why`` it was chosen.
 
-    ``is_stateless``: ``transform()`` could build without Kafka. The plain lane runs the stream ``built``, if any.
+    ``is_stateless``: ``transform()`` can run without Kafka. The plain lane runs the stream ``built``, or ``None``.
     """
 
     is_plain: bool
@@ -29,7 +29,7 @@ class LaneChoice:
 
 
 def choose_lane(customised: Customised, settings: Settings) -> LaneChoice:
-    """Let ``transform()`` build without Kafka; raise ``ConfigError`` if it is wrong, or supports only one topic."""
+    """Call ``transform()`` without Kafka, and choose the lane. Raise ``ConfigError`` for a wrong ``transform()``."""
     choice = _choose(customised, settings)
     if settings.has_several and not choice.is_plain:
         raise ConfigError(f"reading {settings.input_topic}", choice.why, "Set input to one topic")
@@ -52,9 +52,9 @@ def _choose(customised: Customised, settings: Settings) -> LaneChoice:
 
 
 def _setting_without_batches(settings: Settings) -> str | None:
-    """Return the setting that prevents converting messages in batches, if there is one.
+    """Return the setting that prevents converting messages in batches; ``None`` if no setting prevents this.
 
-    If a bad record ends the process, the records before it must reach the lake first: each is converted separately.
+    If a bad record ends the process, earlier records must reach the lake: records are converted one by one.
     """
     if not FORMATS[settings.value_deserializer].messages:
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"

@@ -1,6 +1,6 @@
-"""Creates the plain lane: the connector's own loop, for a ``transform()`` that does not need quixstreams' loop.
+"""Creates the plain lane with the connector's own loop, if ``transform()`` does not need the loop of quixstreams.
 
-The Quix application opens the topic with its deserializers, and its configuration creates Kafka's client.
+The Quix application opens the topic with deserializers. The configuration of this application creates Kafka's client.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -41,8 +41,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     connector.check_group(application, admin, topics)
     run_end = connector.new_run_end(application, admin, topics)
     presence = BrokerPresence()
-    # "range" would assign the first partitions of all topics to the first member. But without it, members that read one
-    # topic could not stay in the group while members that read several topics join.
+    # The assignor "range" assigns the first partitions of all topics to the first member. But without "range", members
+    # that read one topic could not stay in the group while members that read several topics join.
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
     fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
@@ -92,7 +92,7 @@ def new_reader(
     limits: BatchLimits,
     clock: Callable[[], float],
 ) -> tuple[Formats, Transformer | None]:
-    """Return the formats that read taken messages, and the transformer that runs ``transform()`` before that."""
+    """Return the formats that read messages, and the transformer that first runs an edited ``transform()``."""
     if built is None:
         return replace(formats, read=partial(read_message, topic)), None
     is_json, is_text = settings.value_deserializer == "json", settings.key_deserializer == "str"

@@ -1,4 +1,4 @@
-"""Samples the running parts for the probes, the metrics and the status page."""
+"""Reads the state of the running parts for the probes, the metrics and the status page."""
 
 from collections.abc import Sequence
 
@@ -21,18 +21,18 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
 
 
 def oversee(connector: Connector, lane: Lane) -> None:
-    """Let the probes and the monitor sample the running parts."""
+    """Make the probes and the monitor read the state of the running parts."""
     connector.monitor.health.started(lambda: connector.spark.alive)
     connector.monitor.started(lambda: live(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
 def live(connector: Connector, lane: Lane) -> Live:
-    """Return the present state. Reads single values without locks, because other threads use the parts."""
+    """Return the present state. Values are read one by one without locks, because other threads use the parts."""
     waits, consumption = connector.runtime.metrics.waits.current(), lane.consumption()
     failure = _failure(connector, lane)
     ready = _readiness(consumption, waits, is_spark_up=connector.spark.is_up)
     state = _state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok)
-    if ready.ok and (programs := connector.runtime.metrics.counts().lasting_programs):  # the state stays "consuming"
+    if ready.ok and (programs := connector.runtime.metrics.counts().lasting_programs):  # the state is still "consuming"
         ready = Probe(ok=False, detail=f"another program has partitions in the consumer group: {programs[0]}")
     return Live(
         state=state,
@@ -55,7 +55,7 @@ def _spark_state(java: SparkWriter) -> SparkState:
 
 
 def _failure(connector: Connector, lane: Lane) -> Trouble | None:
-    """Return the error that ends the process, or lets the platform end it."""
+    """Return the error that ends the process, or that makes the platform end the process."""
     if failure := lane.members.failure:
         return Trouble.of(failure)
     live = connector.monitor.health.live()

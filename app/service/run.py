@@ -39,9 +39,9 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     """Run the connector until a signal or an error ends it.
 
     Returns:
-        The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 a retry may succeed.
+        The exit code: 0 stopped, 1 lasting failure, 2 wrong settings, 70 Spark lost, 75 a retry may succeed.
     """
-    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool keeps 50 MB more of freed memory
+    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's default pool keeps 50 MB more of freed memory
     with ExitStack() as ends:
         scratch = ends.enter_context(scratch_folder())
         spark = ends.enter_context(closing(SparkWriter(settings.spark, scratch)))
@@ -73,19 +73,19 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
 
 
 def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: Process) -> None:
-    """Create all parts, each from the parts before it; then consume until the connector is stopped.
+    """Create all parts, each part from earlier parts. Then consume until the connector is stopped.
 
     ``spark`` is not started yet. ``process.ends`` stops the parts in reverse order.
     """
-    if settings.until is not None:  # a table that fails is left to the next run
+    if settings.until is not None:  # a table that fails is written by the next run
         runtime = replace(runtime, timings=replace(runtime.timings, first_suspension_seconds=inf))
     timings, metrics, scratch, ends = runtime.timings, runtime.metrics, runtime.scratch, process.ends
 
-    # Parts that need no other system.
+    # These parts need no other system.
     customised = load_customised()
     health = Health(loop_seconds=timings.flush_seconds + timings.revoke_seconds, clock=timings.clock)
     monitor = new_monitor(settings, metrics, health, spark)
-    if settings.http_port:  # it answers probes from the start, and receives the other parts later
+    if settings.http_port:  # the server answers probes from the start, and receives the other parts later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = BadRecords(settings.on_bad_record, logger.warning)
     lane_choice = choose_lane(customised, settings)
@@ -98,15 +98,15 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)
     key_watch: KeyWatch = resolve_name(KEY_WATCH)(settings, customised.on_stream_timeout, formats.key, ends)
-    spark.start()  # needs seconds; the other parts connect meanwhile
+    spark.start()  # needs seconds; the other parts connect at the same time
 
-    # The catalog, the store and the table; the registry.
+    # Create the catalog, the store and the table, and the schema registry.
     store = new_store(settings)
     lake = None if settings.has_tables else open_lake(settings, metrics.waits, store, ends)
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 
-    # Kafka, claims, the pipeline, and the loop.
+    # Create the connection to Kafka, claims, the pipeline, and the loop.
     records = Records(customised, formats, key_watch, bad_records, limits)
     lakes = {settings.table: lake} if lake else {}
     connector = Connector(settings, runtime, process, spark, monitor, records, store, lakes)

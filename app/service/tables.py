@@ -1,4 +1,4 @@
-"""Decides which of several topics have a table, and opens these tables with separate settings."""
+"""Decides which of several topics have a table, and opens these tables with their settings."""
 
 import logging
 import shutil
@@ -32,11 +32,11 @@ from app.work_pool import WorkPool
 logger = logging.getLogger(__name__)
 
 _OPEN_WORKERS = 16
-_START_SECONDS = 20.0  # tables that need longer are opened while other tables are written
+_START_SECONDS = 20.0  # slower tables are opened while other tables are written
 
 
 class Tables:
-    """Opens tables. ``new_member`` creates the member of a table; ``prefix`` is the platform's prefix of topics."""
+    """Opens tables. ``new_member`` creates the member of a table. ``prefix`` is the platform's prefix of topics."""
 
     def __init__(self, connector: Connector, group: Group, prefix: str, new_member: Callable[..., Member]) -> None:
         self._connector = connector
@@ -50,7 +50,7 @@ class Tables:
         self._admission = TableAdmission(connector.settings, connector.store, group.name, prefix)
 
     def members(self, topics: Collection[str]) -> Members:
-        """Begin to open the tables of these topics, and wait a while; raise an error if all of them fail."""
+        """Begin to open the tables of these topics, and wait for some time. Raise an error if all tables fail."""
         self._runtime.metrics.waits.at_start("store", partial(self._admission.count_noted, topics))
         opening = {topic: Opening(self.open(topic, False)) for topic in topics}
         done, _ = wait([state.table for state in opening.values()], _START_SECONDS)
@@ -60,7 +60,7 @@ class Tables:
         return Members(self._group, self._buffer, self._runtime, opening, self.open)
 
     def open(self, topic: str, is_again: bool) -> NewTable:
-        """Begin to open the table of this topic, or to find out why it has none."""
+        """Begin to open the table of this topic, or to find out why the topic has no table."""
         return (self._again if is_again else self._pool).submit(self._open, topic)
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class Tables:
 class TableAdmission:
     """Limits the number of a group's tables, because other users may create topics. Existing tables come first.
 
-    All topics here have their names in Kafka, with the platform's ``prefix``.
+    Topics have the names that Kafka uses, with the platform's ``prefix``.
     """
 
     def __init__(self, settings: Settings, store: ObjectStore, group: str, prefix: str) -> None:
@@ -104,13 +104,13 @@ class TableAdmission:
         self._lock = Lock()
 
     def count_noted(self, topics: Collection[str]) -> None:
-        """Count the group's tables of these topics. Tables of deleted topics do not count."""
+        """Count the group's tables of these topics. Tables of deleted topics are not counted."""
         noted = self._list_noted()
         self._topics |= noted.intersection(topics)
         self._deleted = noted.difference(topics)
 
     def refusal(self, topic: str) -> str | None:
-        """Return why the topic has no table, empty if it is not ours; ``None`` counts the topic."""
+        """Return why the topic has no table (empty if the settings exclude it); ``None`` if it is now counted."""
         plain = topic.removeprefix(self._prefix)
         if not self._settings.reads(plain):  # Kafka's client may match an expression differently
             return ""
@@ -118,7 +118,7 @@ class TableAdmission:
         for _, problem in checked("TABLE_NAME", name, table):
             logger.warning("topic %s is skipped: its table's name %s: %s", topic, table, problem)
             return f"its table's name {table}: {problem}"
-        noted = set[str]() if topic in self._topics else self._list_noted()  # another member may have opened them
+        noted = set[str]() if topic in self._topics else self._list_noted()  # another member may have opened tables
         with self._lock:
             self._topics |= noted - (self._deleted - {topic})
             if topic in self._topics or len(self._topics) < self._most:
@@ -127,10 +127,10 @@ class TableAdmission:
         return f"the group has TABLE_LIMIT={self._most} tables. Raise it, or let input match fewer topics"
 
     def take(self, lake: Lake, topic: str) -> str | None:
-        """Return why the topic may not have this table; if it may, store this and return ``None``.
+        """Return why the topic may not have this table. Otherwise store the topic as the owner, and return ``None``.
 
-        A catalog that folds names has one table for Orders and orders. If no owner is stored, the table is of an older
-        release. Then it belongs to the topic with the folder's name, if that topic has claims.
+        If a catalog ignores case, Orders and orders have the same table. If no owner is stored, an older release
+        created the table. The table then belongs to the topic with the folder's name, if this topic has claims.
         """
         root = lake.location.root
         before, _, after = self._settings.table.partition(EACH_TOPIC)
@@ -145,15 +145,15 @@ class TableAdmission:
         return None
 
     def _list_noted(self) -> set[str]:
-        """Return the topics whose tables the group has opened, if their number has a limit."""
+        """Return the topics whose tables the group has opened. Without a limit for tables, return no topic."""
         notes = self._store.list(self._notes) if self._most < inf else ()
         return {f"{self._prefix}{note.key.removeprefix(self._notes)}" for note in notes}
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
-    """Return the visible topics that have a table, by their names in Kafka with the platform's ``prefix``.
+    """Return the names of visible topics that have a table. Names in Kafka contain the platform's ``prefix``.
 
-    Warns of names without a topic; raises ``ConfigError`` instead if the run has an end.
+    Warns of names without a topic. If the run has an end, raises ``ConfigError`` instead.
     """
     names = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     topics = [topic for topic, plain in names.items() if settings.has_table(plain)]

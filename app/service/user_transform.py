@@ -1,4 +1,4 @@
-"""Loads ``app/transform.py`` and calls ``transform()``. Errors contain Python's message, the line and one hint."""
+"""Loads ``app/transform.py``, and calls ``transform()``. Errors contain Python's message, the line and a hint."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
-REPARTITIONED = "repartition__"  # in the names of quixstreams' topics for ``group_by()``
+REPARTITIONED = "repartition__"  # part of the names of quixstreams' topics for ``group_by()``
 _LOADING = "loading app/transform.py"
 _BUILDING = "building the stream with transform() of app/transform.py"
 _CORRECT = "Correct it; `python main.py try` runs it on sample records, without Kafka"
@@ -34,11 +34,11 @@ class Customised:
     on_stream_timeout: Callable[[bytes], object] | None = None
 
     def build(self, dataframe: StreamingDataFrame, application: Application | None = None) -> StreamingDataFrame:
-        """Let ``transform()`` build its stream.
+        """Call ``transform()``, and return its stream.
 
         Raises:
-            ConfigError: Its code has a mistake.
-            NeedsFrameworkError: It needs quixstreams' loop, and has no application or a ``stateless_dataframe()``.
+            ConfigError: The code of ``transform()`` has a mistake.
+            NeedsFrameworkError: ``transform()`` needs the loop of quixstreams, but the application is missing.
         """
         try:
             built = self._call(dataframe, application)
@@ -69,7 +69,7 @@ class Customised:
 
 
 def load_customised() -> Customised:
-    """Import ``app/transform.py``; raise ``ConfigError`` with the reason if that fails."""
+    """Import ``app/transform.py``. If the import fails, raise ``ConfigError`` with the reason."""
     try:
         module: Any = importlib.import_module("app.transform")
     except (Exception, SystemExit) as error:
@@ -110,7 +110,7 @@ def _build_failed(error: BaseException) -> ConnectorError:
 
 
 def _is_fed(built: StreamingDataFrame, dataframe: StreamingDataFrame) -> bool:
-    """Whether the input topic feeds the stream, directly or through another topic of the framework."""
+    """Whether the input topic feeds the stream, directly or through an internal topic of quixstreams."""
     roots = {id(stream) for stream in built.stream.root_path() if not stream.parents}
     source = {id(stream) for stream in dataframe.stream.root_path() if not stream.parents}
     return bool(roots & source) or any(REPARTITIONED in topic.name for topic in built.topics)

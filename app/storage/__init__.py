@@ -1,4 +1,4 @@
-"""One bucket or folder: put, list, read, conditional write. ``base`` is the contract; each SDK has a package.
+"""Puts, lists, reads and conditionally writes objects in one bucket or folder. ``base`` defines the interface.
 
-Each function that uses a store raises the store's errors (``ConnectorError``).
+Each SDK has a package. Each function that uses a store raises the store's errors (``ConnectorError``).
 """

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An entry of a listing; ``size`` in bytes, ``last_modified`` in UTC."""
+    """An entry of a listing. ``size`` is in bytes, ``last_modified`` in UTC."""
 
     key: str
     size: int
@@ -18,18 +18,18 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A small object, with the ``etag`` of its version."""
+    """The body of a small object, and the ``etag`` of the object's version."""
 
     body: bytes
     etag: str
 
 
 class ChangedError(Exception):
-    """The store refused a conditional write: the stored version is not the expected one."""
+    """The store refused a conditional write, because the stored version is not the expected version."""
 
 
 class ObjectStore(Protocol):
-    """One bucket or folder; keys may contain ``/``. Several threads may call it.
+    """One bucket or folder. Object keys may contain ``/``. Several threads may call the methods.
 
     Every method may raise ``RetryableError`` (time-outs, throttling, an outage), ``FatalError`` (rights, a deleted
     bucket) or ``ConfigError`` (no credentials, a bucket in another region).
@@ -37,63 +37,63 @@ class ObjectStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """The store's address without a trailing slash: ``s3://bucket`` or ``file:///folder``."""
+        """The address of the store without a trailing slash: ``s3://bucket`` or ``file:///folder``."""
 
     def connect(self, prefix: str) -> None:
-        """Checks that the bucket (or folder) exists and can be listed; creates a missing one if allowed.
+        """Checks that the bucket or folder exists and can be listed. Creates a missing bucket if this is allowed.
 
-        The user's rights may be limited to ``prefix``, the start of all keys to be written. Only this is listed.
+        All keys to be written begin with ``prefix``. Only this prefix is listed, because rights may be limited to it.
         """
 
     def probe_conditions(self, prefix: str) -> None:
-        """Finds out whether the store supports conditional writes; if not, logs it and uses a workaround.
+        """Finds out whether the store supports conditional writes. If not, logs this and uses a workaround.
 
-        It writes and deletes a test object, whose key begins with ``prefix``.
+        The method writes and deletes a test object. The test object's key begins with ``prefix``.
         """
 
     @property
     def refuses_overwrites(self) -> bool:
-        """Whether the store refuses an ``upload`` over another object; known after ``probe_conditions``."""
+        """Whether the store refuses an ``upload`` over an existing object. Call ``probe_conditions`` first."""
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Stores the file under the unused ``key``; after a lost answer, it reads the object, as ``write`` does.
+        """Stores the file under the unused ``key``. After a lost answer, reads the object like ``write``.
 
-        Once this returns, the object is durable. Readers see the complete object or none. A store without conditional
-        writes overwrites an existing object.
+        After the method returns, the object is durable. Readers see the complete object or no object. A store without
+        conditional writes overwrites an existing object.
 
         Raises:
-            ChangedError: Another object has this key.
+            ChangedError: A different object has this key.
         """
 
     def overwrite(self, key: str, body: bytes) -> None:
         """Stores a small object unconditionally."""
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yields the objects below ``prefix`` in the order of their keys by UTF-8 bytes, page by page."""
+        """Yields the objects below ``prefix``, page by page, in the order of their keys' UTF-8 bytes."""
 
     def find(self, key: str) -> StoredObject | None:
         """Returns the object with this key, or ``None``."""
 
     def read(self, key: str) -> Content | None:
-        """Reads a small object; ``None`` if it does not exist."""
+        """Returns a small object; ``None`` if the object does not exist."""
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Reads up to ``length`` bytes from ``start``, a position inside the object."""
+        """Returns up to ``length`` bytes of the object. ``start`` is the position of the first byte."""
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Stores a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
+        """Stores a small object if the stored version is ``replaces`` (``None``: if no object has this key).
 
-        After a lost answer, it reads the object: if it has this body, the write succeeded. Returns the new ETag.
+        After a lost answer, reads the object. If the object has this body, the write succeeded. Returns the new ETag.
 
         Raises:
-            ChangedError: Another writer was quicker.
+            ChangedError: Another writer has changed the object.
         """
 
     def download(self, key: str, path: Path) -> str:
-        """Copies the object into a local file, and returns the ETag of that version; removes an incomplete copy."""
+        """Copies the object into a local file. Returns the copied version's ETag. Removes an incomplete copy."""
 
     def delete(self, key: str) -> None:
-        """Deletes the object; a missing object counts as deleted."""
+        """Deletes the object. If the object is missing, the call succeeds."""
 
 
 @runtime_checkable
@@ -101,11 +101,11 @@ class ManyDeleter(Protocol):
     """A store that deletes many objects in one request."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Deletes the objects; missing objects count as deleted."""
+        """Deletes the objects. If objects are missing, the call succeeds."""
 
 
-CHUNK = 1 << 20  # bytes per read of a file
-TIMEOUTS = 10.0, 60.0  # seconds: to connect, and between two chunks of an answer
+CHUNK = 1 << 20  # bytes per read from a file
+TIMEOUTS = 10.0, 60.0  # seconds to connect, and seconds between two chunks of an answer
 
 _TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
 

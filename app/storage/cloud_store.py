@@ -1,4 +1,4 @@
-"""A bucket that is used through an SDK: the common part of S3, Google Cloud Storage and Azure."""
+"""A bucket that is used through an SDK. S3, Google Cloud Storage and Azure share this code."""
 
 import os
 from abc import ABC, abstractmethod
@@ -16,8 +16,8 @@ from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replac
 from app.storage.document import SmallBody
 from app.storage.errors import os_translated
 
-_SPARE_CONNECTIONS = 2  # beyond the upload threads: for a listing, and for one that returns to the pool
-_Content = bytes | Path  # a small object, or a file
+_SPARE_CONNECTIONS = 2  # connections in addition to upload threads: for a listing, and for a late return to the pool
+_Content = bytes | Path  # the body of a small object, or the path of a file
 
 
 class UnexpectedAnswerError(Exception):
@@ -29,7 +29,7 @@ class MissingBucketError(FatalError):
 
 
 class Sink(Protocol):
-    """Accepts the bytes of an object as they arrive; each call accepts all of them."""
+    """Accepts the bytes of an object as they arrive. Each call accepts all given bytes."""
 
     def write(self, data: bytes, /) -> int: ...
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 class CloudStore(ABC):
     """One bucket. A subclass maps the calls of an SDK and its errors.
 
-    ``proxy_hint`` is the hint if a proxy answers instead of the store. Threads beyond ``max_workers`` wait.
+    ``proxy_hint`` is the hint if a proxy answers instead of the store. More threads than ``max_workers`` must wait.
     """
 
     def __init__(self, uri: str, proxy_hint: str, max_workers: int) -> None:
@@ -45,7 +45,7 @@ class CloudStore(ABC):
         self._proxy_hint = proxy_hint
         self._connections = max_workers + _SPARE_CONNECTIONS
         self._free = Semaphore(self._connections)
-        self._prefix = ""  # prefix of all keys to be written
+        self._prefix = ""  # prefix of all object keys to be written
         self._is_connected = False
         self._documents = ConditionalWriter[_Content](uri, partial(self._put, "writing"), self._compare)
         self._files = ConditionalWriter[_Content](uri, partial(self._put, "uploading"), self._compare)
@@ -54,36 +54,36 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _translate(self, error: Exception, doing: str, key: str, /) -> None:
-        """Raises an error of the SDK as ``ConnectorError``, a missing bucket as ``MissingBucketError``."""
+        """Raises ``ConnectorError`` for an error of the SDK, and ``MissingBucketError`` for a missing bucket."""
 
     @abstractmethod
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
-        """Lists page by page in the order of keys, at most ``size`` objects per page."""
+        """Yields pages of objects in the order of object keys, with at most ``size`` objects per page."""
 
     @abstractmethod
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
-        """Reads an object, or a part of it, in chunks; ``None`` if it does not exist."""
+        """Reads an object or a range in chunks. Returns ``None`` if the object does not exist."""
 
     @abstractmethod
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Replaces that version; readers see the complete new object or the old one.
+        """Replaces the version ``replaces``. Readers see the complete new object or the complete old object.
 
-        Raises ``ChangedError`` if the stored version differs, ``NoConditionsError`` for a store without conditions.
+        Raises ``ChangedError`` if the stored version differs, and ``NoConditionsError`` for a store without conditions.
         """
 
     @abstractmethod
     def _remove(self, key: str) -> None:
-        """Deletes an object; a missing object counts as deleted."""
+        """Deletes an object. If the object is missing, the call succeeds."""
 
     @property
     def _account(self) -> str:
-        """The bucket's account, for messages; empty if the address contains it."""
+        """The account of the bucket, for messages; empty if the address contains the account."""
         return ""
 
     # --- as ``ObjectStore`` -----------------------------------------------------------------------------------------
 
     def connect(self, prefix: str) -> None:
-        """Checks that the bucket exists, with a listing: it needs no other right, and a refusal contains the reason."""
+        """Checks with a listing that the bucket exists, because a refused listing contains the reason."""
         self._prefix = prefix
         try:
             self._list_one(prefix)
@@ -93,7 +93,7 @@ class CloudStore(ABC):
         self._is_connected = True
 
     def probe_conditions(self, prefix: str) -> None:
-        """Tries conditional writes and all needed rights on a test object, then deletes it."""
+        """Tries conditional writes and all needed rights on a test object, then deletes the test object."""
         with own_object(prefix, self.delete) as key:
             self._files.rely_on_conditions(self._probe(key))
             self.read(key)
@@ -122,7 +122,7 @@ class CloudStore(ABC):
             yield from page
 
     def find(self, key: str) -> StoredObject | None:
-        """Uses a listing: a refused HEAD has no body with the reason."""
+        """Uses a listing, because the answer to a refused HEAD does not contain the reason."""
         return next((stored for stored in self.list(key) if stored.key == key), None)
 
     def read(self, key: str) -> Content | None:
@@ -156,13 +156,13 @@ class CloudStore(ABC):
 
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
-        """Waits for one of the connections; see ``_named``."""
+        """Waits for a free connection, then works like ``_named``."""
         with self._free, self._named(verb, key) as doing:
             yield doing
 
     @contextmanager
     def _named(self, verb: str, key: str = "") -> Iterator[str]:
-        """Translates errors raised inside; yields the operation for their messages."""
+        """Translates errors of the ``with`` block. Yields the name of the operation for messages."""
         doing = f"{verb} {self.uri}{f'/{key}' if key else ''}{self._account}"
         try:
             with os_translated(doing):
@@ -178,15 +178,15 @@ class CloudStore(ABC):
         with self._doing("connecting to") as doing:
             try:
                 next(self._pages(prefix, size=1), None)
-            except UnexpectedAnswerError as error:  # a server that answers 200 to everything would lose every upload
+            except UnexpectedAnswerError as error:  # a server that answers 200 to each request would lose every upload
                 raise ConfigError(doing, str(error), self._proxy_hint) from error
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
-        """Creates the bucket if a subclass can; raises ``missing`` otherwise."""
+        """Creates the bucket if the subclass supports this. Otherwise raises ``missing``."""
         raise ConfigError(missing.doing, missing.cause, missing.hint) from missing
 
     def _probe(self, key: str) -> bool:
-        """Writes the object; returns whether the store supports conditions for files of any size."""
+        """Writes a test object. Returns whether the store supports conditions for files of any size."""
         return self._documents.probe(key, b"{}", b'{"second": true}')
 
     def _put(self, verb: str, key: str, content: _Content, replaces: Replaces) -> Version:
@@ -203,7 +203,7 @@ class CloudStore(ABC):
 
 
 class _Comparison:
-    """Compares arriving bytes with a file, without keeping them."""
+    """Compares arriving bytes with a file, without keeping the bytes."""
 
     def __init__(self, ours: BinaryIO) -> None:
         self._ours = ours
@@ -214,7 +214,7 @@ class _Comparison:
         return len(data)
 
     def is_same(self) -> bool:
-        """Whether exactly the bytes of the file arrived."""
+        """Whether the arrived bytes equal the bytes of the file."""
         return self._same and not self._ours.read(1)
 
 

@@ -1,4 +1,4 @@
-"""Conditional writes: a writer replaces only the version of an object that it has read. Probes a store for them."""
+"""Conditional writes: a writer replaces only the version that it has read. Also finds out if stores support this."""
 
 import contextlib
 import logging
@@ -19,20 +19,20 @@ _Body = TypeVar("_Body")
 
 
 class Whatever(Enum):
-    """Any version, or none."""
+    """Replace any version, or create the object."""
 
     IS_THERE = "is there"
 
 
 WHATEVER_IS_THERE: Final = Whatever.IS_THERE
 
-# The version to replace: this ETag, ``None`` (the object must not exist), or any version.
+# The version to replace: the version with this ETag, ``None`` (the object must not exist), or any version.
 Replaces = str | None | Literal[Whatever.IS_THERE]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a stored object; ``etag`` as in ``Content``."""
+    """One version of a stored object. ``etag`` identifies the version."""
 
     etag: str
     last_modified: datetime
@@ -40,7 +40,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The stored version, and whether it has the writer's body."""
+    """The stored version, and whether this version has the writer's body."""
 
     version: Version
     is_ours: bool
@@ -52,27 +52,27 @@ class NoConditionsError(Exception):
 
 @dataclass(slots=True)
 class ConditionalWriter(Generic[_Body]):
-    """Writes an object only if its stored version is the expected one.
+    """Writes an object only if the stored version is the expected version.
 
-    An answer may get lost after a success, and an SDK may send a request twice. Therefore, after every answer except
-    success, the writer reads the object: if it has our body, the write succeeded.
+    An answer may be lost after a success, and an SDK may send a request twice. Therefore the writer reads the object
+    after every answer except success. If the object has our body, the write succeeded.
 
-    ``_put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``_find`` reads an
-    object and compares it with a body; ``None`` if it does not exist.
+    ``_put`` replaces a version by a body. It may raise ``ChangedError`` and ``NoConditionsError``. ``_find`` reads an
+    object and compares the object with a body. It returns ``None`` if the object does not exist.
     """
 
     _uri: str
     _put: Callable[[str, _Body, Replaces], Version]
     _find: Callable[[str, _Body], Seen | None]
-    _conditions: bool | None = None  # None: not probed; conditions are used until the store refuses them
+    _conditions: bool | None = None  # None before a probe: conditions are used until the store refuses them
 
     @property
     def has_conditions(self) -> bool:
-        """Whether the store refuses to replace a version other than the expected one."""
+        """Whether the store refuses to replace an unexpected version."""
         return self._conditions is not False
 
     def create(self, key: str, body: _Body) -> Version:
-        """Creates the object; see ``ObjectStore.upload``. After a retryable error, the caller's retry reads it."""
+        """Creates the object; see ``ObjectStore.upload``. A retry after an error reads the object."""
         if not self.has_conditions:
             return self._put(key, body, WHATEVER_IS_THERE)
         return self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)
@@ -81,10 +81,10 @@ class ConditionalWriter(Generic[_Body]):
         return self._put_or_find(self._put_in_place_of, key, body, replaces, ChangedError, RetryableError)
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
-        """Tries to replace an old version, and to create an existing object; a store with conditions refuses both.
+        """Tries to replace an old version, and to create an existing object. A store with conditions refuses this.
 
-        Some stores support one of the two conditions and silently ignore the other, or refuse to replace a version
-        that they have just returned. Returns whether both are supported; if not, ``write`` reads and checks first.
+        Returns whether both are supported. Some stores silently ignore one condition. Other stores refuse to replace a
+        version that they have just returned.
         """
         try:
             replaced = self._put_or_find(self._put, key, first, None, ChangedError).etag
@@ -98,7 +98,7 @@ class ConditionalWriter(Generic[_Body]):
         return has_both
 
     def rely_on_conditions(self, has_conditions: bool) -> None:
-        """Notes the result of a probe; without conditions, each write reads and checks first."""
+        """Notes the result of a probe. Without conditions, each write first reads and checks the object."""
         self._conditions = has_conditions
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
@@ -116,7 +116,7 @@ class ConditionalWriter(Generic[_Body]):
         replaces: str | None,
         *in_doubt: type[Exception],
     ) -> Version:
-        """Puts the body; after an error with an unknown outcome, counts our own body as written."""
+        """Puts the body. After an error with an unknown outcome, finds out whether the object has our body."""
         try:
             return put(key, body, replaces)
         except in_doubt:
@@ -130,7 +130,7 @@ class ConditionalWriter(Generic[_Body]):
             try:
                 return self._put(key, body, replaces)
             except NoConditionsError as error:
-                if self._conditions:  # a proxy's answer, because the store supports conditions
+                if self._conditions:  # the answer of a proxy, because the store supports conditions
                     cause = "the answer is that conditional writes are not implemented, and they were at the start"
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._conditions = False
@@ -156,7 +156,7 @@ def changed(uri: str, key: str) -> ChangedError:
 def try_out(store: ObjectStore, prefix: str) -> None:
     """Checks that the store writes, reads, lists and deletes objects, and probes its conditional writes.
 
-    For a store without conditions, a workaround is used: see ``ObjectStore.probe_conditions``.
+    A store without conditions needs a workaround: see ``ObjectStore.probe_conditions``.
     """
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
@@ -176,12 +176,12 @@ def try_out(store: ObjectStore, prefix: str) -> None:
 
 @contextlib.contextmanager
 def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
-    """Yields the unique key of a test object; deletes the object, whether the test succeeds or fails."""
+    """Yields the unique key of a test object. Deletes the test object after a success and after a failure."""
     key = f"{prefix}probe-{secrets.token_hex(8)}.json"
     try:
         yield key
     except BaseException:
-        with contextlib.suppress(ConnectorError):  # the user needs the first error
+        with contextlib.suppress(ConnectorError):  # the user must see the first error
             delete(key)
         raise
     delete(key)

@@ -1,4 +1,4 @@
-"""Compare-and-set: one object with several writers, each of which replaces only the version that it has read."""
+"""Compare-and-set for an object with several writers. Each writer replaces only the version that it has read."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _D = TypeVar("_D")
 
 
 class UnreadableError(FatalError):
-    """A document is damaged, too large, or of a newer release."""
+    """A document is damaged or too large, or a newer release wrote it."""
 
 
 class NewerVersionError(UnreadableError):
@@ -24,7 +24,7 @@ class NewerVersionError(UnreadableError):
 
 
 class SmallBody(bytearray):
-    """Accepts the bytes of an object that is read at once; raises ``UnreadableError`` if there are too many."""
+    """Accepts the bytes of a small object. Raises ``UnreadableError`` if the object has too many bytes."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -43,11 +43,11 @@ class Form(Generic[_D]):
     """The stored form of one kind of documents.
 
     Args:
-        what: The kind, for messages.
-        parse: Raises ``ValueError`` if the body is damaged or of a newer release.
-        body: Returns the body. All versions must differ, because a store's ETag may depend only on the content.
+        what: Name of this kind of documents, for messages.
+        parse: Function that parses a body. Raises ``ValueError`` if the body is damaged or of a newer release.
+        body: Function that returns the body. All versions must differ, because an ETag may depend only on the content.
         remedy: The hint for a document that cannot be parsed.
-        version: The newest version that this release reads.
+        version: The newest version of the format that this release reads.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Form(Generic[_D]):
 
 
 class Document(Generic[_D]):
-    """One document in the store; ``current`` is the version last read or written here. For one thread at a time."""
+    """One document in the store. ``current`` is the last version that was read or written. For one thread at a time."""
 
     def __init__(self, store: ObjectStore, key: str, form: Form[_D]) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class Document(Generic[_D]):
         self.current: _D | None = None
 
     def read(self) -> _D | None:
-        """Reads the stored version; ``None`` if there is none. Raises ``UnreadableError`` if it cannot be parsed."""
+        """Returns the stored version; ``None`` if it does not exist. Raises ``UnreadableError`` if parsing fails."""
         content = self._store.read(self._key)
         try:
             self.current = self._form.parse(check_json(content.body)) if content else None
@@ -83,16 +83,16 @@ class Document(Generic[_D]):
         return self.current
 
     def write(self, document: _D) -> None:
-        """Replaces the stored version, if it is the one last read or written here.
+        """Replaces the stored version if it is the last version that was read or written.
 
         Raises:
-            ChangedError: The stored version differs or is missing, also because an earlier write received no answer.
+            ChangedError: The stored version differs or is missing, perhaps because an earlier write received no answer.
         """
         self._etag = self._store.write(self._key, self._form.body(document), replaces=self._etag)
         self.current = document
 
     def write_first(self, document: _D) -> _D:
-        """Stores the first version, unless another writer is quicker; returns the stored version."""
+        """Stores the first version if no other writer has stored one. Returns the stored version."""
         try:
             self.write(document)
         except ChangedError:
@@ -102,13 +102,13 @@ class Document(Generic[_D]):
         return document
 
     def is_unchanged(self) -> bool:
-        """Whether the stored version is the one last read or written here."""
+        """Whether the stored version is the last version that was read or written."""
         content = self._store.read(self._key)
         return (content.etag if content else None) == self._etag
 
 
 def _version_of(body: bytes) -> int:
-    """Returns the version that the document names; 0 if it names none."""
+    """Returns the version number in the document; 0 if the document contains no version number."""
     with suppress(ValueError, RecursionError, TypeError, KeyError):
         return int(json.loads(body)["version"])
     return 0

@@ -1,4 +1,4 @@
-"""Translates errors of stores into the connector's: errors of the file system, and rules for each SDK's refusals."""
+"""Translates errors of the file system and refusals of stores into the connector's errors."""
 
 import errno
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from app.http_headers import retry_after
 
 
 class Rule(NamedTuple):
-    """The error class for a refusal of a store, and its hint."""
+    """The error class and the hint for a store's refusal."""
 
     error: type[ConnectorError]
     hint: str = ""
@@ -25,8 +25,8 @@ _UNAVAILABLE: Final = Rule(RetryableError, "Check that the disk or network share
 _NO_RIGHT: Final = Rule(FatalError, "Give the user of this process the right to read and write there")
 _NO_FOLDER: Final = Rule(FatalError, "Move this file: the connector needs a folder of this name")
 _OF_SYSTEM: Final = {
-    # A network file system whose server restarts, a drive unmounted for a moment, a burst of open files. A soft NFS
-    # mount returns EIO after its time-out, and ESTALE once the server has lost its state.
+    # Reasons are a restart of a network file system's server, an unmounted drive, or too many open files. A soft NFS
+    # mount returns EIO after a time-out, and ESTALE after the server has lost its state.
     errno.EAGAIN: _UNAVAILABLE,
     errno.EBUSY: _UNAVAILABLE,
     errno.EHOSTDOWN: _UNAVAILABLE,
@@ -54,7 +54,7 @@ _OF_SYSTEM: Final = {
 
 @contextmanager
 def os_translated(doing: str) -> Iterator[None]:
-    """Translates an ``OSError`` raised inside to a ``ConnectorError`` about ``doing``; all stores read local files."""
+    """Translates an ``OSError`` of the ``with`` block to a ``ConnectorError``. All stores use it for local files."""
     try:
         yield
     except OSError as error:
@@ -65,7 +65,7 @@ def os_translated(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """The rules of one kind of store: retryable statuses (``passing``) besides 408, 429 and 5xx; ``lasting`` 5xx."""
+    """The rules of a kind of store. ``passing``: retryable statuses besides 408, 429, 5xx. ``lasting``: lasting 5xx."""
 
     by_name: Mapping[str, Rule]
     passing: frozenset[int] = frozenset()
@@ -74,9 +74,9 @@ class ErrorRules:
     def error(
         self, name: str, status: int, doing: str, cause: str, hint: str, headers: Mapping[str, str]
     ) -> ConnectorError | None:
-        """Returns the error for a refusal, or ``None`` without a rule. A retryable status counts before the name.
+        """Returns the error for a refusal; ``None`` without a rule. A retryable status overrides the name's rule.
 
-        ``hint`` is for a rule without a hint; ``headers`` have names in lower case.
+        ``hint`` is used for a rule without a hint. Names in ``headers`` are in lower case.
         """
         rule = self.by_name.get(name)
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in self.lasting

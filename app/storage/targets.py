@@ -1,4 +1,4 @@
-"""Address and credentials of each kind of store. Imports no SDK, because settings are read first."""
+"""Address and credentials of each kind of store. The module imports no SDK, because settings are read first."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class S3Target:
-    """A bucket on AWS, or with ``endpoint_url`` on another S3 store. ``may_create``: create a missing bucket.
+    """A bucket on AWS, or on the S3 store at ``endpoint_url``. ``may_create``: a missing bucket may be created.
 
-    Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role). With
-    ``role_arn``, this login only assumes the role, in sessions with the name ``role_session``.
+    Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role). If ``role_arn``
+    is set, this login only assumes the role. ``role_session`` is the name of the sessions.
     """
 
     bucket: str
@@ -26,7 +26,7 @@ class S3Target:
 
     @property
     def uri(self) -> str:
-        """``s3://bucket`` on any endpoint: readers and the catalog expect it of every S3-compatible store."""
+        """``s3://bucket`` for any endpoint, because readers and the catalog expect this address of every S3 store."""
         return f"s3://{self.bucket}"
 
 
@@ -34,8 +34,8 @@ class S3Target:
 class GcsTarget:
     """A bucket of Google Cloud Storage.
 
-    ``credentials_json`` is the text of a service account's key; without it, Google's libraries use their default chain
-    (a file, workload identity, the machine's own service account).
+    ``credentials_json`` is the text of a service account's key. If it is missing, Google's libraries use their default
+    chain (a file, workload identity, the machine's service account).
     """
 
     bucket: str
@@ -50,8 +50,8 @@ class GcsTarget:
 class AzureTarget:
     """A container of Azure Blob Storage.
 
-    ``account`` is not needed if ``endpoint_url`` (the blob service, if not ``<account>.blob.core.windows.net``) or
-    ``connection_string`` contains it. Without ``key`` and ``sas_token``, an identity of this machine is used.
+    ``account`` is not needed if ``endpoint_url`` or ``connection_string`` contains the account. ``endpoint_url``
+    replaces ``<account>.blob.core.windows.net``. Without ``key`` and ``sas_token``, the machine's identity is used.
     """
 
     container: str
@@ -63,12 +63,12 @@ class AzureTarget:
 
     @property
     def uri(self) -> str:
-        """``az://container``; readers know the account from their own settings."""
+        """``az://container``. Readers find the account in their own settings."""
         return f"az://{self.container}"
 
     @property
     def dfs_uri(self) -> str:
-        """``abfss://container@account.dfs.core.windows.net``, as in Iceberg's metadata; ``uri`` if it is unknown."""
+        """``abfss://container@account.dfs.core.windows.net`` for Iceberg's metadata; ``uri`` without an account."""
         named = re.search(r"AccountName=([^;]+)", self.connection_string or "")
         account = self.account or (named[1] if named else None)
         return f"abfss://{self.container}@{account}.dfs.core.windows.net" if account else self.uri
@@ -76,13 +76,13 @@ class AzureTarget:
 
 @dataclass(frozen=True, slots=True)
 class LocalTarget:
-    """A folder of this machine, created if missing."""
+    """A folder of this machine. A missing folder is created."""
 
     folder: Path
 
     @property
     def uri(self) -> str:
-        """``file:///folder``, not percent-encoded, as readers expect it."""
+        """``file:///folder``, without percent-encoding, because readers expect this form."""
         return f"file://{self.folder}"
 
 

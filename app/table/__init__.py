@@ -1,4 +1,4 @@
-"""The table: its keys and file names, its schema and location, and the check that the settings fit it.
+"""The table: object keys and file names, schema, location, and the check that the settings fit the table.
 
-Stores are connected. Every function with a store as a parameter also raises the store's errors (``ConnectorError``).
+Stores must be connected. Every function with a parameter for a store raises the store's errors (``ConnectorError``).
 """

@@ -1,4 +1,4 @@
-"""A table that may already exist: its entry in the catalog, its location, and the check of its partitions."""
+"""Reads a table that may already exist: its entry in the catalog, its location, and its partitions."""
 
 import difflib
 import logging
@@ -17,21 +17,21 @@ from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_dat
 logger = logging.getLogger(__name__)
 
 _WITHOUT_HOST = re.compile(r"^([^/@]+)@[^/]+")  # of Azure: abfss://container@account.dfs.core.windows.net/folder
-_MOST_FILES = 10_000  # ten requests
+_MOST_FILES = 10_000  # ten requests of a thousand keys
 
 
 class Computed(Protocol):
-    """A folder column that is computed from the columns of a file."""
+    """A partition column that is computed from columns of a file."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def source(self) -> str:
-        """The column of the files."""
+        """The column of the files from which the values are computed."""
 
     def texts(self, rows: pa.Table, /) -> pa.Array:
-        """Returns the value of each row as text, without nulls: a missing value is the name of the null folder."""
+        """Returns the value of each row as text. For a missing value, the text is the name of the null folder."""
 
     def folder(self, text: str, /) -> str:
         """Returns the form of this text in the folder's name."""
@@ -41,10 +41,10 @@ class Computed(Protocol):
 class CatalogTable:
     """A table in the catalog.
 
-    ``location`` has no slash at its end, and is empty if the catalog has none. ``partition_spec`` is empty until the
-    first files fill it. ``columns`` are those of an Iceberg table, ``None`` for other tables. ``as_known`` receives
-    rows and the partitions, and returns the rows with the columns of the files. ``computed`` returns the folder columns
-    that are in no record. ``partitions`` lists all partitions in the form of ``HIVE_COLUMNS``.
+    ``location`` has no slash at its end, and is empty if the catalog has no location. ``partition_spec`` is empty
+    before the first files. ``columns`` are the columns of an Iceberg table, otherwise ``None``. ``as_known`` receives
+    rows and the partitions, and returns the rows with the columns of the files. ``computed`` returns the partition
+    columns that are in no record. ``partitions`` lists all partitions in the form of ``HIVE_COLUMNS``.
     """
 
     location: str
@@ -58,7 +58,7 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """The address of the store, and the key of the table's folder in it."""
+    """The address of the store, and the key of the table's folder in this store."""
 
     store_uri: str
     root: str
@@ -74,17 +74,17 @@ class TableLocation:
         return self.root.rpartition("/")[2]
 
     def is_named_by(self, location: str) -> bool:
-        """Whether a registered location is this folder. ``ConfigError`` if it is not a folder of this store."""
+        """Whether a registered location is this folder. Raises ``ConfigError`` for a folder outside of this store."""
         return _root_of(location, self.store_uri) == self.root
 
 
 def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id: str | None) -> TableLocation:
-    """Returns the catalog's location, because readers use it. If the catalog has none, returns the configured location.
+    """Returns the catalog's location, because readers use it. Without one, returns the configured location.
 
     On the platform's own storage, all keys must be in the folder ``workspace_id``.
 
     Raises:
-        ConfigError: the location is outside the store or the workspace, not a folder, or above ``configured``.
+        ConfigError: The location is outside of the store or the workspace, is not a folder, or contains ``configured``.
     """
     if table is None or not table.location:
         return configured
@@ -92,7 +92,7 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
     if workspace_id and not root.startswith(f"{workspace_id}/"):
         outside = f"outside of the workspace's folder {workspace_id}"
         raise _location_error(table.location, outside, "Deploy the connector in the table's workspace")
-    if configured.root.startswith(f"{root}/"):  # it may contain other tables
+    if configured.root.startswith(f"{root}/"):  # the folder may contain other tables
         raise _location_error(table.location, f"above {configured.uri} as configured")
     if root != configured.root:
         logger.warning(
@@ -106,8 +106,8 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
 def _root_of(location: str, store_uri: str) -> str:
     """Returns the key of the folder at a location.
 
-    The scheme is ignored, because other writers use ``s3://bucket`` for every bucket, and the last name of a local
-    folder. Only if both addresses have the scheme ``file``, their full paths are compared.
+    The scheme is ignored. Other writers use ``s3://bucket`` for every bucket, and also for the last name of a local
+    folder. If both addresses have the scheme ``file``, their full paths are compared.
     """
     start, separator, rest = location.strip().partition("://")
     scheme, path = (start, rest) if separator else ("", start)
@@ -131,9 +131,9 @@ def _location_error(location: str, where: str, remedy: str = "Correct it in the 
 def existing_layout(
     store: ObjectStore, table_root: str, hive_columns: Sequence[str], most_files: int
 ) -> tuple[set[tuple[str, ...]], set[str]]:
-    """Reads partition specs and values from the keys of the first ``most_files`` data files; empty for a new table.
+    """Reads partition specs and values from the keys of the first ``most_files`` data files. A new table has none.
 
-    The null folder follows all numbers in the order of keys. Therefore the first level is searched for it separately.
+    In the order of keys, a null folder follows all numbers. Therefore null folders of the first level are listed too.
     """
     folders = [folder({hive_columns[0]: name}) for name in (QUIX_NULL, HIVE_NULL)] if hive_columns else []
     listings = [_data_keys(store, table_root, f"{name}/", 1) for name in folders]
@@ -155,10 +155,10 @@ def open_table(
     default_null: str,
     most_files: int = _MOST_FILES,
 ) -> PartitionSpec:
-    """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
+    """Compares the settings with the table in the store and in the catalog. Chooses the null folder's name.
 
-    ``table`` is ``None`` without a catalog, and if the catalog does not have the table. ``spec`` contains the settings.
-    An Iceberg table has the partitions of the catalog. With ``auto``, a table without a null folder uses
+    ``table`` is ``None`` if the settings have no catalog, or the catalog does not have the table. ``spec`` contains the
+    settings. An Iceberg table has the partitions of the catalog. With ``auto``, a table without a null folder uses
     ``default_null``. Raises the errors of ``check_spec``.
     """
     if spec.keeps_columns:
@@ -175,8 +175,8 @@ def open_table(
 
 
 def check_catalog_table(table: CatalogTable, spec: PartitionSpec) -> None:
-    """Compares the partition columns of the settings with those of the catalog, like ``check_spec``."""
-    if table.partition_spec:  # the first files fill an empty one
+    """Compares the partition columns of the settings with the partition columns of the catalog."""
+    if table.partition_spec:  # the first files fill an empty spec
         check_spec(spec.order, [table.partition_spec], "the table in the catalog", spec.virtual)
 
 
@@ -185,8 +185,8 @@ def check_spec(
 ) -> None:
     """Compares the configured columns with those of an existing table. Warns if only the order differs.
 
-    ``configured`` are the folders or, for a catalog, all levels of the tree. ``virtual`` are its levels without
-    folders. ``where`` names the table in messages. Raises ``ConfigError`` with both specs.
+    ``configured`` contains the partition columns or, for a catalog, all levels of the tree. ``virtual`` contains the
+    levels without folders. ``where`` identifies the table in messages. Raises ``ConfigError`` with both specs.
     """
     for spec in existing:
         if set(spec) != set(configured):
@@ -219,13 +219,13 @@ def _format_setting(spec: Sequence[str], configured: Sequence[str], virtual: Seq
 
 
 def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
-    """Returns a hint for a column that rows lack: a similar name, or how to write a path. Empty without a guess."""
+    """Returns a hint for a column that is missing in rows: a similar name, or how to write a path; or an empty text."""
     folded = {name.casefold(): name for name in names if name != column}
     similar = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=0.8)  # locaton, instead of location
     if similar:
         return f"Did you mean {folded[similar[0]]}?"
     *_, last = path = column.split(".")
-    if len(path) == 1 or setting == "HIVE_COLUMNS":  # the only setting that accepts a path
+    if len(path) == 1 or setting == "HIVE_COLUMNS":  # HIVE_COLUMNS is the only setting that accepts a path
         return ""
     keys = "".join(f'["{name}"]' for name in path)
     return (

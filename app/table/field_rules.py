@@ -1,4 +1,4 @@
-"""The rules of fields: the connector drops, renames and hashes them first, before they become columns."""
+"""The rules of fields. The connector drops, renames and hashes fields before they become columns."""
 
 from collections.abc import Iterable, Mapping
 from datetime import time
@@ -11,7 +11,7 @@ from app.json_texts import to_json
 
 
 class FieldRules:
-    """Fields to drop, renamed fields with their columns, and columns of which only a salted hash is kept.
+    """Fields to drop, renamed fields with their columns, and columns that contain only a salted hash.
 
     Names of dropped and hashed fields ignore case. Otherwise ``User`` would remain in the rescued data.
     """
@@ -43,7 +43,7 @@ class FieldRules:
         return self._renamed.get(field, field)
 
     def is_renamed(self, field: str) -> bool:
-        """Whether the field is renamed, or has the name to which another field is renamed."""
+        """Whether the field is renamed, or a different field is renamed to this name."""
         return field in self._renamed or field in self._fields
 
     def fields_of(self, column: str) -> list[str]:
@@ -55,7 +55,7 @@ class FieldRules:
         """Returns the fields that are not dropped, with their columns.
 
         Raises:
-            ValueError: two fields would become one column.
+            ValueError: Two fields would become one column.
         """
         columns = {name: self.column_of(name) for name in fields if not self.is_dropped(name)}
         for name, column in columns.items():
@@ -64,7 +64,7 @@ class FieldRules:
         return columns
 
     def row(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the record's columns; raises the error of ``columns_of``."""
+        """Returns the columns of a record. Raises the error of ``columns_of``."""
         columns = self.columns_of(value)
         self.meet(value)
         return {
@@ -75,13 +75,13 @@ class FieldRules:
     def _hash_of(self, value: Any) -> str | None:
         if value is None or value == {}:
             return None
-        if isinstance(value, time):  # a table contains it as text
+        if isinstance(value, time):  # tables contain a time of day as text
             value = value.isoformat()
         return self._hash(value if isinstance(value, str) else to_json(value))
 
     def hashes(self, values: pa.Array) -> pa.Array | None:
-        """Returns the hashes of a column, or ``None`` for types whose values must be hashed one by one."""
-        if pa.types.is_nested(values.type):  # an object of nulls may be null
+        """Returns the hashes of a column; ``None`` if values of this type must be hashed one by one."""
+        if pa.types.is_nested(values.type):  # an object that contains only nulls may be null
             return None
         if values.null_count == len(values):
             return pa.nulls(len(values))
@@ -95,13 +95,13 @@ class FieldRules:
         return sha256((self._salt + text).encode("utf-8", "surrogatepass")).hexdigest()
 
     def meet(self, fields: Iterable[str]) -> None:
-        """Notes the rules that apply to these fields."""
+        """Notes that the rules for these fields have been used."""
         if self._unmet:
             for name in fields:
                 self._unmet -= {name, name.casefold(), self.column_of(name).casefold()}
 
     def unmet(self) -> Mapping[str, str]:
-        """Returns the names in the rules that no field has had so far, with their settings."""
+        """Returns the names in the rules that no field has had so far, and the setting of each name."""
         renamed = {name: name for name in self._renamed}
         rules = {"DROP_COLUMNS": self._dropped, "HASH_COLUMNS": self._hashed, "RENAME_COLUMNS": renamed}
         return {names[key]: setting for setting, names in rules.items() for key in names if key in self._unmet}

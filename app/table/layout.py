@@ -1,7 +1,7 @@
-"""The layout of a table: folders of partition values, and every key and file name, as pure functions.
+"""The layout of a table: pure functions for folders of partition values, object keys, and file names.
 
-Folder names are those of the Quix data lake: ``str()`` of booleans and floats, and plain integers. Time columns have
-zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escaped in the same way as in Hive and Spark.
+The Quix data lake has the same folder names: ``str()`` of booleans and floats, and plain integers. Times have leading
+zeros (``2024``, ``01``, ``05``, ``00``). All names are escaped as in Hive and Spark.
 """
 
 import hashlib
@@ -14,15 +14,15 @@ from app.model import BatchPart, OffsetRange, TopicPartition
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
 UTC_ZONE = "UTC"
-KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
-# The null folder, for rows without a value in a partition column. An existing table keeps its name. A new table uses
-# the name that its readers expect.
+KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that may be partition columns
+# The name of the null folder, for rows without a value in a partition column. An existing table keeps its name. A new
+# table uses the name that readers expect.
 QUIX_NULL = "__None__"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 MAX_SEGMENT_BYTES = 255  # the limit of a file name on every local file system
-MAX_KEY_BYTES = 1024  # the limit of a key in S3
-COMPUTED_BYTES = 400  # of a key, for folders of columns that are in no record
+MAX_KEY_BYTES = 1024  # the limit of an object key in S3
+COMPUTED_BYTES = 400  # bytes of an object key for folders of columns that are in no record
 
 # Readers skip folders whose names begin with an underscore or a dot and have no equals sign.
 _DEAD_LETTER_FOLDER = "_dead_letter"
@@ -40,7 +40,7 @@ _FILE_NAME = re.compile(
     rf"data_{_TOPIC}-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
     rf"_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet"
 )
-# The other form has digits before the owner, so no name has both forms.
+# The other form has digits before the owner. Therefore a name never has both forms.
 _SHARED_FILE_NAME = re.compile(rf"data_{_TOPIC}_batch_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet")
 _MERGED_FILE_NAME = re.compile(r"data_merged_[0-9a-f]{24}\.parquet")
 _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
@@ -54,13 +54,13 @@ class PartitionSpec:
 
     Args:
         columns: Partition columns that are folders, outermost first; empty for a table without folders.
-        timestamp_column: Source of ``year``, ``month``, ``day`` and ``hour``.
-        null_value: Folder value of a null, missing, NaN or empty value. ``auto`` in the settings keeps the table's.
-        order: All levels of the table's tree in the catalog, by default only the folders.
+        timestamp_column: Column from which ``year``, ``month``, ``day`` and ``hour`` are calculated.
+        null_value: Folder value for null, missing, NaN and empty values. ``auto`` in the settings keeps the table's.
+        order: All levels of the table's tree in the catalog; by default ``columns``.
         keeps_columns: Whether the files contain the partition columns as text, as in an Iceberg table.
         sort_column: Column by which the rows of a file are sorted; ``None`` for the order of arrival.
         stats_columns: The only columns with bounds; empty for all columns that can have them.
-        computed_bytes: Bytes of a key that are reserved for other folders.
+        computed_bytes: Bytes of an object key that are reserved for other folders.
         time_zone: Time zone of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
         sources: The source field of each renamed column, by the name of the column.
     """
@@ -82,11 +82,11 @@ class PartitionSpec:
 
     @property
     def virtual(self) -> tuple[str, ...]:
-        """Levels without folders. They are columns of the records, even with the name of a time column."""
+        """Levels without folders. These are columns of the records, even if named like a time column."""
         return tuple(name for name in self.order if name not in self.columns)
 
     def path(self, column: str) -> list[str]:
-        """Returns the path into objects that leads to a column's value, if no field of the record has its name."""
+        """Returns the path to a column's value in nested objects, for records without a field of the column's name."""
         return self.sources.get(column, column).split(".")
 
 
@@ -110,7 +110,7 @@ def data_key(table_root: str, values: Mapping[str, str], name: str) -> str:
 
 
 def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | None:
-    """Returns why the key with these partition values is too long; ``None`` if it is not."""
+    """Returns why the object key with these partition values is too long; ``None`` if it is short enough."""
     for column, value in values.items():
         size = len(f"{escape(column)}={escape(value)}".encode())
         if size > MAX_SEGMENT_BYTES:
@@ -131,7 +131,7 @@ def spec_of_key(key: str, table_root: str) -> tuple[tuple[str, ...], tuple[str, 
 def is_data_file(key: str, table_root: str) -> bool:
     """Whether a key is a data file of the table: Parquet, not hidden by ``_`` or ``.``, and in folders of partitions.
 
-    Other folders may belong to other tables.
+    Folders with other names may belong to other tables.
     """
     *folders, name = key.removeprefix(table_root).strip("/").split("/")
     return name.endswith(".parquet") and not name.startswith((".", "_")) and all("=" in part for part in folders)
@@ -149,7 +149,7 @@ def dead_letter_root(table_root: str) -> str:
 
 
 def dead_letter_key(table_root: str, part: BatchPart) -> str:
-    """Returns the key of the file with the rejected records of one topic-partition and batch."""
+    """Returns the key of the file with the rejected records of one topic partition and batch."""
     return f"{dead_letter_root(table_root)}/{file_name((part,))}"
 
 
@@ -160,7 +160,7 @@ def index_key(data_key: str) -> str:
 
 
 def journal_folder(table_root: str) -> str:
-    """Returns the folder of a table's journals and schema, with a slash at the end. Deleting the table deletes it."""
+    """Returns the folder of a table's journals and schema, with a slash at the end. The folder is inside the table."""
     return f"{table_root}/{_JOURNAL_FOLDER}/"
 
 
@@ -169,11 +169,11 @@ def schema_key(table_root: str) -> str:
 
 
 def file_name(parts: Sequence[BatchPart]) -> str:
-    """Returns the name of a data file. The assignment's token and the batch's number in it make it unique forever.
+    """Returns the name of a data file. The assignment's token and the batch's number make the name unique.
 
-    The name of a file of one topic-partition also contains its offsets. With several partitions they may be too many.
-    Kafka restricts topics to ``[A-Za-z0-9._-]``, so they need no escaping. Long topics are cut and hashed. ``parts``
-    are the parts with rows in the file, at least one, all of one batch.
+    If a file has rows of only one topic partition, its name also contains the offsets. Kafka restricts topics to
+    ``[A-Za-z0-9._-]``, so names need no escaping. Long topics are cut and hashed. ``parts`` contains the parts of the
+    batch with rows in the file, at least one part.
     """
     offsets, owner, number = parts[0].offsets, parts[0].owner, parts[0].number
     topic = topic_in_names(offsets.tp.topic)
@@ -183,7 +183,7 @@ def file_name(parts: Sequence[BatchPart]) -> str:
 
 
 def part_of(name: str) -> BatchPart | None:
-    """Parses the name of a file of one topic-partition; ``None`` for any other name. A long topic stays cut."""
+    """Parses the name of a file of one topic partition; ``None`` for any other name. A long topic is still cut."""
     match = _FILE_NAME.fullmatch(name)
     if match is None:
         return None
@@ -194,7 +194,7 @@ def part_of(name: str) -> BatchPart | None:
 
 
 def shared_file_of(name: str) -> tuple[str, int] | None:
-    """Parses owner and number in the name of a file of several topic-partitions; ``None`` for any other name."""
+    """Parses owner and number in the name of a file of several topic partitions; ``None`` for any other name."""
     match = _SHARED_FILE_NAME.fullmatch(name)
     if match is None or int(match["number"]) > _MAX_OFFSET:
         return None
@@ -202,7 +202,7 @@ def shared_file_of(name: str) -> tuple[str, int] | None:
 
 
 def merged_key(table_root: str, folder_name: str, token: str) -> str:
-    """Returns the key of a merged file in this folder. ``token`` is 24 hexadecimal digits that no other file has."""
+    """Returns the key of a merged file in this folder. ``token`` is a unique text of 24 hexadecimal digits."""
     return "/".join(part for part in (table_root, folder_name, f"data_merged_{token}.parquet") if part)
 
 
@@ -218,6 +218,6 @@ def topic_in_names(topic: str) -> str:
 
 
 def null_folder_of(values: Iterable[str]) -> str | None:
-    """Finds the null folder's name among these partition values; ``None`` if there is none."""
+    """Finds the null folder's name among these partition values; ``None`` without a null folder."""
     seen = set(values)
     return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)

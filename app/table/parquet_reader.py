@@ -1,4 +1,4 @@
-"""Reads the footers of Parquet files in the store, without the rest of the files."""
+"""Reads only the footers of Parquet files in the store."""
 
 import os
 
@@ -11,7 +11,7 @@ from app.storage.base import ObjectStore
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """Reads the footer of a Parquet file, with one request to the store for less than 64 KiB, otherwise two.
+    """Reads the footer of a Parquet file. A footer of less than 64 KiB needs one request; otherwise two.
 
     Raises ``FatalError`` if the object is not a Parquet file.
     """
@@ -33,7 +33,7 @@ def schema_of(file: DataFile) -> pa.Schema:
 class RangeFile:
     """A file for pyarrow: each ``read`` is a request to the store.
 
-    pyarrow first reads the end of the file, which is kept. For a small file, this is the complete file.
+    pyarrow first reads the end of the file. The object keeps these bytes. For a small file, they are the complete file.
     """
 
     closed = False

@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.table.layout import UTC_ZONE
 from app.table.type_names import MAX_DIGITS, Types, parse_type, type_name
 
-_VERSION, NEWEST_VERSION = 1, 2  # releases without time zones refuse the second one
+_VERSION, NEWEST_VERSION = 1, 2  # releases without time zones refuse version 2
 
 _WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
 _MAX_NARROW_BITS = 32
@@ -30,16 +30,16 @@ _CANONICAL = {
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table and their types, in the order of their first use. ``time_zone`` is that of its folders."""
+    """The columns of a table and their types, in the order of first use. ``time_zone`` is the folders' time zone."""
 
     columns: Types = field(default_factory=dict)
     time_zone: str = field(default=UTC_ZONE, compare=False)
 
     def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
-        """Returns both schemas' columns, each with the wider of its two types. ``widens``: bigint may become double.
+        """Returns the columns of both schemas, with the wider type of each. ``widens``: bigint may become double.
 
-        If two types have no common type, this schema's type stays, because files with it exist. A column of ``other``
-        is not added if its name differs only in case from an existing column.
+        If two types have no common type, this schema's type stays, because files with this type exist. A column of
+        ``other`` is not added if its name differs only in case from an existing column.
         """
         return TableSchema(_merge_fields(self.columns, other.columns, widens=widens))
 
@@ -52,7 +52,7 @@ class TableSchema:
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
-        """Reads the result of ``to_document``; raises ``ValueError`` with the reason if the document is wrong."""
+        """Parses the result of ``to_document``. Raises ``ValueError`` with the reason if the document is wrong."""
         if not isinstance(document, dict) or not isinstance(document.get("version"), int):
             raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
         if not _VERSION <= document["version"] <= NEWEST_VERSION:
@@ -69,7 +69,7 @@ class TableSchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> "TableSchema":
-        """Makes the schema of an existing file, without columns that have no type (void).
+        """Returns the schema of an existing file, without columns that have no type (void).
 
         Raises ``ValueError`` if a column has a type that this connector cannot write.
         """
@@ -78,7 +78,7 @@ class TableSchema:
 
     @classmethod
     def of_others(cls, fields: Iterable[pa.Field]) -> "TableSchema":
-        """Makes the schema of a table of another writer, without columns that this connector cannot write."""
+        """Returns the schema of a different writer's table, without columns that this connector cannot write."""
         columns: dict[str, pa.DataType] = {}
         for column in fields:
             with suppress(ValueError):
@@ -90,7 +90,7 @@ EMPTY = TableSchema()
 
 
 def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) -> pa.DataType:
-    """Returns the narrowest type for the values of both. If there is none, ``first`` or a part of it stays."""
+    """Returns the narrowest type for values of both types. Where no common type exists, ``first`` stays."""
     if first in _WIDTH and second in _WIDTH and (widens or second != pa.float64()):
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):

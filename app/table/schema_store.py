@@ -1,4 +1,4 @@
-"""The table's schema, which all members of the group share: one small object in the store, which only grows."""
+"""Stores the table's schema, which all members of the group share. The schema is one small object, and only grows."""
 
 import heapq
 import json
@@ -19,7 +19,7 @@ from app.table.type_names import Types, type_name
 logger = logging.getLogger(__name__)
 
 _FILES_READ = 20
-_LISTED = 5  # columns, in one line of the log
+_LISTED = 5  # columns in one log line
 _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 _FORM = Form(
@@ -33,7 +33,7 @@ _FORM = Form(
 
 
 def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema]:
-    """Returns the stored schema, not read yet."""
+    """Returns the document of the stored schema, which is not read yet."""
     return Document(store, schema_key(table_root), _FORM)
 
 
@@ -41,10 +41,10 @@ def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema
 class SchemaStore:
     """Keeps the schema, and writes an extended schema before the first file that needs it. For one thread.
 
-    After a ``RetryableError`` it is unchanged, and the call can be repeated. ``types`` are the types that
-    ``COLUMN_TYPES`` sets. ``iceberg`` contains the columns of an Iceberg table in its catalog. ``time_zone`` is that
-    of the folders of times. It is stored with the columns, and never changes. ``current`` is the schema that was last
-    read or written. It is empty before ``open``, and while the table has no columns.
+    After a ``RetryableError``, the schema is unchanged, and the call can be repeated. ``types`` contains the types in
+    ``COLUMN_TYPES``. ``iceberg`` contains the columns of an Iceberg table in the catalog. ``time_zone`` is the time
+    zone of the time folders. The time zone is stored with the columns, and never changes. ``current`` is the schema
+    that was last read or written. It is empty before ``open``, and while the table has no columns.
     """
 
     store: ObjectStore
@@ -61,18 +61,18 @@ class SchemaStore:
         self._widens = self.iceberg is None  # Iceberg does not support a change from bigint to double
 
     def open(self) -> None:
-        """Reads the schema. If there is none, makes it from the footers of the table's newest files.
+        """Reads the schema. If no schema is stored, creates it from the footers of the table's newest files.
 
         Raises:
-            ConfigError: the settings contradict a type or the time zone of the table.
-            FatalError: the schema or a footer cannot be read. The connector then does not guess the schema.
+            ConfigError: The settings contradict a type or the time zone of the table.
+            FatalError: The schema or a footer cannot be read. The connector does not guess the schema.
         """
         schema = self._read()
         self._replace_current(schema)
         self.extend(self._types_in_settings(schema))
 
     def would_be(self) -> TableSchema:
-        """Returns the schema that ``open`` would store, without writing it; raises the same errors."""
+        """Returns the schema that ``open`` would store, without writing. Raises the errors of ``open``."""
         schema = self._read()
         return self._merged(schema, self._types_in_settings(schema))
 
@@ -80,7 +80,7 @@ class SchemaStore:
         """Adds the columns of ``schema`` and returns the result. An existing column may keep a different type.
 
         Raises:
-            ConfigError: another member has stored a type of a column that contradicts ``COLUMN_TYPES`` here.
+            ConfigError: Another member has stored a type of a column that contradicts this member's ``COLUMN_TYPES``.
         """
         while True:
             merged = self._merged(self.current, schema)
@@ -88,7 +88,7 @@ class SchemaStore:
                 return merged
             try:
                 self._document.write(merged)
-            except ChangedError:  # by another member. If the table was deleted, the current schema is kept
+            except ChangedError:  # another member has written; if the table was deleted, the current schema is kept
                 theirs = self._document.read()
                 if theirs is not None:
                     self._check_zone(theirs)
@@ -114,7 +114,7 @@ class SchemaStore:
         return TableSchema({name: kind for name, kind in self.types.items() if name in schema.columns})
 
     def _from_footers(self) -> TableSchema:
-        """Makes the schema from the newest files. If two types have no common type, the newer file's type is used."""
+        """Returns the schema of the newest files. If two types have no common type, the newer file's type is used."""
         newest = heapq.nlargest(
             _FILES_READ,
             (file for file in self.store.list(self.table_root + "/") if is_data_file(file.key, self.table_root)),
@@ -179,7 +179,7 @@ class SchemaStore:
 
 
 def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[str]:
-    """Yields the column, or the fields inside it, whose type changed from integer to double."""
+    """Yields the column or the nested fields whose type changed from integer to double."""
     if before in _INTEGERS and after == pa.float64():
         yield path
     elif pa.types.is_struct(before) and pa.types.is_struct(after):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-Types = Mapping[str, pa.DataType]  # of columns, by name
+Types = Mapping[str, pa.DataType]  # types of columns by name
 
-MAX_DIGITS = 38  # of a decimal in Spark and most readers
+MAX_DIGITS = 38  # digits of a decimal in Spark and most readers
 
 _BY_NAME = {
     "boolean": pa.bool_(),
@@ -45,12 +45,12 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def parts(kind: pa.DataType) -> list[pa.DataType]:
-    """Returns the types of a struct's fields, or of a list's elements; none for a type without parts."""
+    """Returns the types of a struct's fields or of a list's elements; an empty list for a type without parts."""
     return [kind.field(index).type for index in range(kind.num_fields)]
 
 
 def scalar_count(kind: pa.DataType) -> int:
-    """Returns the number of a file's leaf columns for a column of this type."""
+    """Returns how many leaf columns a column of this type has in a file."""
     return sum(map(scalar_count, parts(kind))) if pa.types.is_nested(kind) else 1
 
 

@@ -1,5 +1,5 @@
-"""A sink and callbacks for quixstreams' application, used if ``transform()`` needs its loop. Only public names.
+"""A sink and callbacks for quixstreams' application, if ``transform()`` needs the loop of quixstreams.
 
-Six functions of its objects are replaced: ``row_deserialize`` of topics, ``commit`` of the consumer, ``poll`` and
-``flush`` of the producer, ``dataframe`` of the application, and ``run`` while ``transform()`` builds.
+Public names of quixstreams are enough. Six functions are replaced: ``row_deserialize`` of topics, ``commit`` of the
+consumer, ``poll`` and ``flush`` of the producer, ``dataframe`` and ``run`` of the application.
 """

@@ -1,7 +1,7 @@
-"""Arguments of quixstreams' application for the framework's lane; runs it, and translates its errors.
+"""Returns arguments for quixstreams' application in the framework's lane, runs it, and translates its errors.
 
 The connector uses only public names: the callbacks for errors and messages, and librdkafka's statistics. Statistics
-arrive while the client polls, also without messages.
+arrive while the client polls, even without messages.
 """
 
 import json
@@ -34,10 +34,10 @@ _TICK_MS = 1_000
 
 
 class Callbacks:
-    """Passes the callbacks of the application to the sink, which is made after ``transform()`` was called.
+    """Passes the callbacks of the application to the sink. The sink is created after ``transform()`` was called.
 
-    ``is_kafka_there``: a broker is connected, according to the last statistics. ``assigned`` counts partitions,
-    including those of changelogs. ``assignment`` is set by ``on_tick``.
+    ``is_kafka_there`` is true if a broker is connected according to the last statistics. ``assigned`` is the number of
+    assigned partitions, including partitions of changelogs. ``on_tick`` sets ``assignment``.
     """
 
     def __init__(self, current: CurrentMessage, on_tick: Callable[[], None] = lambda: None) -> None:
@@ -50,13 +50,13 @@ class Callbacks:
         self.assignment: Collection[TopicPartition] = ()
 
     def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns arguments of the application. ``of_consumer`` are further properties of its consumer."""
+        """Returns arguments of the application. ``of_consumer`` contains further properties of the consumer."""
         return {
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,
             "on_producer_error": self._not_produced,
             "on_message_processed": self._processed,
-            # If the group has no offset, ``latest`` would skip records. See ``app.consumer.commits``.
+            # If the group had no offset, ``latest`` would skip records. See ``app.consumer.commits``.
             "auto_offset_reset": "earliest",
             "consumer_extra_config": {**of_consumer, "statistics.interval.ms": _TICK_MS, "stats_cb": self._counted},
         }
@@ -79,10 +79,10 @@ class Callbacks:
         self._sink.message_processed(TopicPartition(topic, partition), offset)
 
     def _not_consumed(self, error: Exception, message: Any, _: logging.Logger) -> bool:
-        if isinstance(error, ConnectorError | CheckpointConsumerCommitError):  # of the tick, or of a revocation
+        if isinstance(error, ConnectorError | CheckpointConsumerCommitError):  # raised by a tick or by a revocation
             return False
         if message is None and isinstance(error, SystemError):
-            # The client called another callback right after that of a failed rebalance, and replaced its error.
+            # After a failed rebalance, the client called another callback, and lost the error of the rebalance.
             raise RetryableError("rebalancing", "an error that the Kafka client does not report", FROM_LAST_COMMIT)
         if cannot_be_decompressed(error):
             raise FatalError(
@@ -104,18 +104,18 @@ class Callbacks:
         return True
 
     def _not_produced(self, error: Exception, _: Row | None, __: logging.Logger) -> bool:
-        if isinstance(error, KafkaException) and error_of(error) is not None:  # not of the record
+        if isinstance(error, KafkaException) and error_of(error) is not None:  # the record does not cause this error
             raise producing_failed(error) from None
         return False
 
     def _counted(self, statistics: str) -> None:
         sink = self.sink
-        if sink is None or not sink.thread.is_polling:  # of another consumer, which transform() has made
+        if sink is None or not sink.thread.is_polling:  # the statistics of a consumer that transform() has created
             return
         values = json.loads(statistics)
         self.is_kafka_there = any(broker.get("state") == "UP" for broker in values.get("brokers", {}).values())
         group = values.get("cgrp")
-        if group is None:  # a consumer that has not subscribed
+        if group is None:  # the statistics of a consumer that has not subscribed
             return
         former, self._rebalances = self._rebalances, group["rebalance_cnt"]
         self.assigned = group["assignment_size"]

@@ -1,4 +1,4 @@
-"""The present state of quixstreams: its message, its thread, its next flush. It reports none of them to a sink."""
+"""The present message, thread and next flush of quixstreams, because quixstreams does not report them to a sink."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ from app.timings import Timings
 
 
 class CurrentMessage:
-    """The message of the input topic that is processed now, and its ``size``: bytes of value, key and headers.
+    """The message of the input topic that is processed now. ``size`` is the bytes of value, key and headers.
 
-    If a message ``holds_several`` records, it is not kept. ``most_bytes`` is the largest message that becomes a row.
+    Messages with several records (``holds_several``) are not kept. Messages of more than ``most_bytes`` are refused.
     """
 
     def __init__(self, most_bytes: int, *, holds_several: bool = False) -> None:
@@ -24,17 +24,17 @@ class CurrentMessage:
         self.size = 0
 
     def watch(self, topics: Iterable[Topic], own: str) -> None:
-        """Call a function with each message before quixstreams deserializes it. ``own`` is the name of the input topic.
+        """Receive each message before quixstreams deserializes it. ``own`` is the name of the input topic.
 
-        Each message is measured by ``headers_of``, which also replaces header names that are not UTF-8. Otherwise
-        quixstreams would use a null pointer of Kafka's client as the name, and the process would end.
+        ``headers_of`` measures each message, and replaces header names that are not UTF-8. Otherwise quixstreams would
+        use a null pointer of Kafka's client as the name, and the process would end.
         """
         for topic in topics:
             see = self.begin if topic.name == own else self._measure
             vars(topic)["row_deserialize"] = _before(see, topic.row_deserialize)  # quixstreams has no callback for this
 
     def begin(self, message: Message) -> None:
-        """Note that the processing of a message begins; raises ``TooBigError``."""
+        """Note that the processing of a message begins. Raises ``TooBigError``."""
         self._measure(message)
         if self.size > self._most_bytes:
             raise TooBigError(self.size, self._most_bytes)
@@ -60,10 +60,10 @@ def _before(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> 
 
 
 class Due:
-    """When quixstreams and the sink must flush. Only the consumer's thread may use it, except ``seconds``.
+    """The times when quixstreams and the sink must flush. For the consumer's thread; any thread may read ``seconds``.
 
-    ``commit_interval`` is that of quixstreams, in seconds. It flushes at ``flush_at`` at the latest; ``None`` if there
-    is nothing to commit. It ignores bad records. The sink flushes these at ``keep_until``; 0 if there are none.
+    ``commit_interval`` is the commit interval of quixstreams in seconds. quixstreams flushes at ``flush_at`` or
+    earlier; ``None`` without records. The sink flushes bad records at ``keep_until``; 0 without bad records.
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:
@@ -83,20 +83,20 @@ class Due:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds until the next flush, negative if it is late; ``None`` if nothing waits for it."""
+        """Seconds until the next flush. The number is negative if the flush is late; ``None`` if no record waits."""
         return None if self.flush_at is None else self.flush_at - self.timings.clock()
 
     def expect_flush(self) -> None:
-        """Note that quixstreams has something to commit."""
+        """Note that quixstreams has offsets to commit."""
         if self.flush_at is None:
             self.flush_at = self.timings.clock() + self._commit_interval
 
     def expect_bad_records(self) -> None:
-        """Note that a bad record waits, which quixstreams does not commit."""
+        """Note that a bad record waits. quixstreams does not commit the offsets of bad records."""
         self.keep_until = self.keep_until or self.timings.clock() + self._commit_interval
 
     def flushed(self, *, keeps_bad_records: bool = False) -> None:
-        """Nothing is due now. Bad records that could not be flushed are retried later."""
+        """Note that no flush is due. Bad records that could not be flushed are flushed later."""
         self.flush_at = None
         self.keep_until = self.timings.clock() + self._commit_interval if keeps_bad_records else 0.0
 
@@ -107,10 +107,10 @@ class Due:
 
 
 class ConsumerThread:
-    """The thread and the step of quixstreams, which flushes a revocation on another thread, and calls back in polls.
+    """The thread and the step of quixstreams. During a revocation, quixstreams flushes on a different thread.
 
-    ``is_in_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is in progress. Both
-    may be true after quixstreams has abandoned that flush.
+    ``is_in_message``: some rows of a message may be missing. ``is_revoking``: a flush for a revocation is in progress.
+    Both attributes may be true after quixstreams has abandoned this flush.
     """
 
     def __init__(self) -> None:
@@ -126,5 +126,5 @@ class ConsumerThread:
 
     @property
     def is_polling(self) -> bool:
-        """Whether quixstreams polls now, in this thread. Then all rows of the received messages are complete."""
+        """Whether quixstreams polls in this thread now. Then the rows of all received messages are complete."""
         return self.is_this and not self.is_in_message

@@ -1,7 +1,7 @@
-"""Writes the processed records to the lake and the log. The first flush after a rebalance begins the assignment.
+"""Writes processed records to the lake and the log. The first flush after a rebalance begins an assignment.
 
-After an assignment, quixstreams begins at the group's offset. It does not report assignments to a sink. Therefore the
-first flush claims the partitions of the processed messages, and drops the rows that the log already contains.
+After an assignment, quixstreams begins at the group's offset, and does not report the assignment to the sink. Therefore
+the first flush claims the partitions of the processed messages, and drops rows that the log already contains.
 """
 
 import logging
@@ -20,14 +20,14 @@ _CLAIM_LOOK_SECONDS = 0.05
 
 
 class HeldUpError(Exception):
-    """The processed records cannot be written to lake and log now."""
+    """At present, the processed records cannot be written to lake and log."""
 
 
 class Flushing:
-    """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
+    """Writes processed records. For one thread at a time. ``commit`` is the marked ``commit`` of quixstreams' consumer.
 
     ``is_outdated``: Kafka may have replaced the assignment. ``went_back``: quixstreams went back to its last commit
-    without a flush. Both are needed, because a rebalance may happen before or after that.
+    without a flush. Both attributes are needed, because a rebalance may happen before or after quixstreams goes back.
     """
 
     def __init__(self, member: Member, commit: Callable[..., object]) -> None:
@@ -37,10 +37,10 @@ class Flushing:
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
         self.is_outdated = self.went_back = False
-        self._continued: frozenset[TopicPartition] = frozenset()  # of the former assignment
+        self._continued: frozenset[TopicPartition] = frozenset()  # partitions of the former assignment
 
     def hand_over(self, processed: Processed, *, may_claim: bool) -> None:
-        """Pass the records that can be written to the pipeline. ``may_claim``: claim their partitions if needed."""
+        """Pass records that can be written to the pipeline. If ``may_claim``, claim partitions if needed."""
         if error := self._member.group.watch.take_found():
             raise error
         self._flow.raise_failure()
@@ -77,11 +77,11 @@ class Flushing:
                 self._flow.wait_delivered(assignment, self._timings.look_seconds)
 
     def step(self, processed: Processed) -> bool:
-        """Do the next step of a delivery. Returns whether all records are in lake and log."""
+        """Do the next step of a delivery. Return whether all records are in lake and log."""
         self._begin_claimed(processed)
         assignment = self._member.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
-            # Otherwise the next assignment receives them, because their bytes are counted together.
+            # Otherwise the next assignment receives all records, because the bytes of all records are counted together.
             if processed.news <= self._tps():
                 processed.hand_over(assignment)
             if not assignment.is_delivered:
@@ -96,17 +96,17 @@ class Flushing:
     # --- claims -----------------------------------------------------------------------------------------------------
 
     def _tps(self) -> frozenset[TopicPartition]:
-        """The partitions of the assignment, unless Kafka may have replaced it."""
+        """The partitions of the assignment; no partitions if Kafka may have replaced the assignment."""
         assignment = self._member.assignment
         return frozenset(assignment.partitions if assignment and not self.is_outdated and not self.went_back else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
-        """Whether records wait that the present assignment must not write."""
+        """Whether some waiting records must not be written by the present assignment."""
         assignment = self._member.assignment
         return bool(assignment and assignment.unclaimed) or not processed.news <= self._tps()
 
     def _begin(self, processed: Processed) -> None:
-        """Begin an assignment of all partitions with news and of the former ones, whose records are in the lake."""
+        """Begin an assignment of the former partitions, whose records are in the lake, and of those with news."""
         tps = sorted(processed.news | self._tps())
         former = self._member.assignment
         self._continued = frozenset(former.partitions if former and not self.went_back else ())
@@ -114,10 +114,10 @@ class Flushing:
         self._member.begin(tps)
 
     def _begin_claimed(self, processed: Processed) -> None:
-        """Drop rows that the log already contains, of the partitions whose claims have succeeded."""
+        """For newly claimed partitions, drop the rows that the log already contains."""
         assignment = self._member.assignment
         claims = assignment.new_claims() if assignment else []
-        # Partitions that continue read nothing again, although the log is ahead of their offsets.
+        # A partition that continues reads no record again, although the log is ahead of the partition's offset.
         log_starts([claim for claim in claims if claim.start.is_loss or claim.tp not in self._continued], self._metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:

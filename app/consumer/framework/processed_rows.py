@@ -1,4 +1,4 @@
-"""Rows and bad records of processed messages until they are in the lake, by partition and together."""
+"""Keeps rows and bad records of processed messages until these records are in the lake, for each partition."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -14,16 +14,16 @@ from app.model import Rejected, Row, TopicPartition
 class Waiting:
     """The processed records of a partition since the last flush.
 
-    To go back, quixstreams seeks the first message since then that was deserialized. Messages that were not are not
-    sought. Therefore dead letters of earlier messages are kept until they are in the lake. quixstreams may go back to
-    any offset, so this class keeps several positions.
+    To go back, quixstreams seeks the first deserialized message after the last flush. It does not seek earlier messages
+    that could not be deserialized. Therefore dead letters of earlier messages are kept until they are in the lake.
+    quixstreams may go back to any offset, so this class keeps several positions.
 
     Attributes:
-        rows: In the order of ``transform()``. A lookup may return a row late, after rows with higher offsets.
-        rejected: Bad records that the pipeline has not received, in ascending order of offsets.
-        processed: Offset of the last message, -1 if unknown.
-        first: Offset to which quixstreams goes back; ``None`` without one.
-        uncommitted: Age of the first record that is not in the lake.
+        rows: Rows in the order of ``transform()``. A lookup may return a row late, after rows with higher offsets.
+        rejected: Bad records that the pipeline has not received, in the order of offsets.
+        processed: Offset of the last processed message; -1 if unknown.
+        first: Offset to which quixstreams goes back; ``None`` if no message was processed.
+        uncommitted: The age of the first record that is not in the lake.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Waiting:
 
     @property
     def has_news(self) -> bool:
-        """Whether the pipeline lacks records, or the offset up to which the partition was processed."""
+        """Whether the pipeline has not received all records, or the offset of the last processed message."""
         return self.has_records or self.processed > self._sealed_to
 
     @property
     def has_records(self) -> bool:
-        """Whether the pipeline lacks rows or bad records."""
+        """Whether the pipeline has not received all rows and bad records."""
         return bool(self.rows or self.rejected)
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -59,17 +59,17 @@ class Waiting:
         self._begun = len(self.rows)
 
     def take_out_record(self, offset: int) -> None:
-        """Drop the rows of the record with this offset, which is processed now."""
+        """Drop the rows of the record that is processed now. ``offset`` is the offset of this record."""
         self.rows[self._begun :] = [row for row in self.rows[self._begun :] if row.offset != offset]
 
     def drop(self, offset: int) -> None:
         self.rows = [row for row in self.rows if row.offset != offset]
 
     def receive(self, offset: int) -> bool:
-        """Note that a message with this offset is received. Returns whether it is redelivered.
+        """Note that a message with this offset is received. Return whether the message is redelivered.
 
-        In that case quixstreams went back to its last commit without a flush, because another sink of ``transform()``
-        failed during a revocation or exceeded its time. All rows since then are redelivered.
+        For a redelivered message, quixstreams went back to its last commit without a flush, because another sink of
+        ``transform()`` failed during a revocation or was too slow. All rows after this commit are redelivered.
         """
         if offset > self.processed:
             return False
@@ -84,7 +84,7 @@ class Waiting:
         return True
 
     def end_message(self, offset: int, *, is_sought: bool) -> None:
-        """Note that a message is processed. ``is_sought``: quixstreams would go back to it."""
+        """Note that a message is processed. ``is_sought`` is true if quixstreams would go back to this message."""
         self.processed = offset
         if is_sought and self.first is None:
             self.first = offset
@@ -93,7 +93,7 @@ class Waiting:
     # --- to the lake ------------------------------------------------------------------------------------------------
 
     def begin_after(self, end: int) -> int:
-        """Drop records up to this offset, which are already in the lake. Returns the number of dropped rows."""
+        """Drop records up to this offset, because the lake contains them. Return the number of dropped rows."""
         before = len(self.rows)
         self.rows = list(dropwhile(lambda row: row.offset <= end, self.rows))
         self._sealed = [record for record in self._sealed if record.offset > end]
@@ -103,7 +103,7 @@ class Waiting:
         return before - len(self.rows)
 
     def take_out(self, tp: TopicPartition) -> Piece:
-        """Remove the waiting records, and return them for the pipeline. Bad records are kept here too."""
+        """Remove the waiting records, and return them for the pipeline. This object also keeps the bad records."""
         rows, self.rows = self.rows, []
         rejected, self.rejected = self.rejected, []
         self._sealed += rejected
@@ -117,11 +117,11 @@ class Waiting:
         self.uncommitted.committed(self.processed + 1, is_all=True)
 
     def unsealed(self) -> None:
-        """Note that the pipeline's bad records are not in the lake, and quixstreams does not go back."""
+        """Note that the bad records of the pipeline are not in the lake, and that quixstreams does not go back."""
         self.rejected, self._sealed, self._sealed_to = self._sealed + self.rejected, [], -1
 
     def rewound(self) -> "Waiting | None":
-        """Returns the bad records that quixstreams does not seek when it goes back; ``None`` if there are none."""
+        """Return the bad records that quixstreams does not seek when it goes back; ``None`` without bad records."""
         both = self._sealed + self.rejected
         rejected = [record for record in both if self.first is None or record.offset < self.first]
         if not rejected:
@@ -132,10 +132,10 @@ class Waiting:
 
 
 class Processed:
-    """Rows and bad records of all partitions, for one thread. The properties are safe from any thread.
+    """Rows and bad records of all partitions. For one thread; any thread may read the properties.
 
-    ``row_bytes`` is the size of rows that the pipeline has not received, ``kept_bytes`` that of bad records until they
-    are in the lake.
+    ``row_bytes`` is the size of rows that the pipeline has not received. ``kept_bytes`` is the size of bad records that
+    are not in the lake.
     """
 
     def __init__(self, current: CurrentMessage) -> None:
@@ -155,7 +155,7 @@ class Processed:
 
     @property
     def news(self) -> frozenset[TopicPartition]:
-        """The partitions of which the pipeline lacks records, or the offset up to which they were processed."""
+        """The partitions with records, or with an offset, that the pipeline has not received."""
         return frozenset(tp for tp, waiting in self.by_tp.copy().items() if waiting.has_news)
 
     @property
@@ -165,13 +165,13 @@ class Processed:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset of the last message of each partition, if known."""
+        """The offset of the last processed message of each partition, if known."""
         return {tp: waiting.processed for tp, waiting in self.by_tp.items() if waiting.processed >= 0}
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, row: Row) -> None:
-        """Keep a copy of a row, with its message if known; raises ``NotARowError`` if it has too many levels."""
+        """Keep a copy of a row, and its message if known. Raises ``NotARowError`` if the row has too many levels."""
         try:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:
@@ -179,7 +179,7 @@ class Processed:
         rows, offset = self.by_tp[tp].rows, row.offset
         message = self._current.of(*tp, offset)
         if message is not None:
-            of_message = MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # the row contains its headers
+            of_message = MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # the row contains the headers
             if rows and rows[-1].offset == offset:  # the message became several rows
                 self.row_bytes -= of_message if rows[-1].message is not None else 0
                 rows[-1] = rows[-1]._replace(message=None)
@@ -199,7 +199,7 @@ class Processed:
     # --- to the lake ------------------------------------------------------------------------------------------------
 
     def hand_over(self, assignment: Assignment) -> None:
-        """Pass the records that the pipeline lacks to the assignment, whose partitions are all claimed."""
+        """Pass the records that the pipeline has not received to the assignment. All its partitions are claimed."""
         pieces = [self.by_tp[tp].take_out(tp) for tp in self.news if tp in assignment.partitions]
         if pieces:
             size, self.row_bytes = self.row_bytes, 0

@@ -1,14 +1,14 @@
-"""The sink of the framework's lane: collects rows, and writes them to lake and log before quixstreams commits.
+"""The sink of the framework's lane. It collects rows, and writes them to lake and log before quixstreams commits.
 
-Kafka's offset never passes the log's end, because quixstreams commits after ``flush()`` has returned.
+Kafka's offset is never higher than the log's end, because quixstreams commits after ``flush()`` has returned.
 
-If a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` has no seconds, because a
-pause that outlives a rebalance would never end. There are two exceptions, where a failed flush raises a plain error:
+If a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` requests no pause,
+because a pause that is longer than a rebalance would never end. In two situations, a failed flush raises a plain error:
 
-- While partitions are revoked, a pause must not begin. That flush runs on a thread of quixstreams, and removes all
-  waiting records.
-- While quixstreams aligns topics by time, as for a join, it would drop fetched messages, and seek only partitions with
-  processed messages. Records of other partitions would be skipped, and a topic without news would block joined topics.
+- While Kafka revokes partitions, a pause must not begin. The flush of a revocation runs on a thread of quixstreams, and
+  removes all waiting records.
+- While quixstreams aligns topics by time (for a join), it would drop fetched messages, and seek only partitions with
+  processed messages. It would skip records of other partitions, and wait for topics without new records.
 """
 
 import logging
@@ -35,11 +35,11 @@ _LOOK_EVERY = 64  # messages
 
 
 class RowSink(BaseSink):
-    """See the module. All methods are for the consumer's thread, except the flush of a revocation.
+    """See the module's docstring. Only the consumer's thread calls methods, except for the flush of a revocation.
 
     Args:
-        on_start: called once quixstreams runs, after it has set its own handlers of signals.
-        can_go_back: whether quixstreams can go back to its last commit. Otherwise a failed flush ends the process, and
+        on_start: Function that is called when quixstreams runs, after quixstreams has set its signal handlers.
+        can_go_back: Whether quixstreams can go back to its last commit. Otherwise a failed flush ends the process, and
             the next start continues from the last commit.
     """
 
@@ -72,7 +72,7 @@ class RowSink(BaseSink):
     # --- called by other threads ------------------------------------------------------------------------------------
 
     def consumption(self, assigned: int) -> Consumption:
-        """``assigned`` is the number of assigned partitions, which quixstreams does not report to a sink."""
+        """Return the state of the consumption. ``assigned`` is the number of assigned partitions."""
         assignment, processed = self._member.assignment, self._processed
         claimed = {partition.tp for partition in assignment.claimed} if assignment else set()
         return Consumption(
@@ -95,7 +95,7 @@ class RowSink(BaseSink):
         return tp in self._processed.by_tp
 
     def stop(self) -> None:
-        """Give the next flush the shorter time limit, without a retry. Safe in a signal handler."""
+        """Make the next flush use the shorter time limit, without a retry. Safe in a signal handler."""
         self._is_stopping = True
 
     @property
@@ -106,7 +106,7 @@ class RowSink(BaseSink):
 
     @property
     def _held_bytes(self) -> int:
-        """Size of all rows in Python's memory, here and in the pipeline, in bytes."""
+        """Size of all rows in Python's memory in bytes, including rows in the pipeline."""
         return self._processed.nbytes + self._member.flow.buffer.held_bytes
 
     @property
@@ -116,7 +116,7 @@ class RowSink(BaseSink):
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        return "lake"  # in its log
+        return "lake"  # quixstreams logs this name
 
     def setup(self) -> None:
         self.thread.note()
@@ -124,7 +124,7 @@ class RowSink(BaseSink):
     def add(
         self, value: Any, key: Any, timestamp: int, headers: HeadersTuples, topic: str, partition: int, offset: int
     ) -> None:
-        """Take a copy of a row; raises ``NotARowError`` if the value is not a dict, or the message is too large."""
+        """Keep a copy of a row. Raises ``NotARowError`` if the value is not a dict, or the message is too large."""
         self.thread.is_in_message = True
         tp = TopicPartition(topic, partition)
         if self._waiting_of(tp).is_repeated(offset):
@@ -141,8 +141,8 @@ class RowSink(BaseSink):
         """Write all processed records to lake and log.
 
         Raises:
-            SinkBackpressureError: the flush cannot succeed now. quixstreams goes back to its last commit.
-            RetryableError: the same during a revocation or while the process stops, or if quixstreams cannot go back.
+            SinkBackpressureError: The flush cannot succeed now. quixstreams goes back to its last commit.
+            RetryableError: The flush cannot succeed during a revocation or a stop, or quixstreams cannot go back.
         """
         if not self.thread.is_this:
             self._flush_revoked()
@@ -160,7 +160,7 @@ class RowSink(BaseSink):
             raise SinkBackpressureError(retry_after=0) from None
 
     def on_paused(self) -> None:
-        """Drop all waiting records: another sink requested a pause, and quixstreams goes back to its last commit."""
+        """Drop all waiting records, because another sink requested a pause, and quixstreams goes back."""
         self._go_back()
         if not self._can_go_back:
             raise cannot_go_back("another sink of transform() requested a pause")
@@ -189,17 +189,17 @@ class RowSink(BaseSink):
             self._hand_over()
 
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
-        """Keep a record that cannot become a row for the dead letter, and remove its rows.
+        """Keep a record that cannot become a row for the dead letter, and remove the record's rows.
 
-        A message that is not ``is_deserialized`` has no record. Raises ``DataError`` if ``ON_BAD_RECORD`` is ``fail``.
-        Earlier records are then in the lake, if possible.
+        A message that was not deserialized (``is_deserialized``) has no record. Raises ``DataError`` if
+        ``ON_BAD_RECORD`` is ``fail``. If possible, earlier records are written to the lake before that.
         """
         rejected = refusal.rejected
         waiting = self._waiting_of(rejected.tp)
         is_in_checkpoint = waiting.first is not None
         if waiting.receive(rejected.offset):
             if is_in_checkpoint and not is_deserialized:
-                # quixstreams raises it for deserialized messages, because it would commit later offsets.
+                # quixstreams raises this error for deserialized messages, because later offsets would be committed.
                 raise InvalidStoredOffset(f"Offset {rejected.offset} of {rejected.tp} is redelivered")
             self._flushing.went_back = True
         waiting.take_out_record(rejected.offset)
@@ -215,9 +215,9 @@ class RowSink(BaseSink):
                 self._hand_over()
 
     def tick(self, *, is_stable: bool) -> None:
-        """Do periodic work, once a second, also without messages. ``is_stable``: no rebalance since the last tick."""
+        """Do periodic work once a second, even without messages. ``is_stable``: no rebalance since the last tick."""
         if self._is_stopping:
-            return  # nothing is due any more
+            return  # a stopping process has no periodic work
         self._observed.report_unassigned()
         if not is_stable:
             self._assignment_changed()
@@ -256,7 +256,7 @@ class RowSink(BaseSink):
         self._observed.observer.record_rejected(rejected)
 
     def _assignment_changed(self) -> None:
-        """Claim partitions again at the next flush. Forget the former assignment, unless the next one has begun."""
+        """Make the next flush claim partitions again. Without waiting records, end the former assignment now."""
         self._flushing.is_outdated = True
         if self._due.flush_at is None and not self._due.keep_until:
             self._end_assignment(self._tps)
@@ -264,13 +264,13 @@ class RowSink(BaseSink):
             self._processed = Processed(self._current)
 
     def _end_assignment(self, tps: tuple[TopicPartition, ...]) -> None:
-        """End the assignment: Kafka has taken these partitions away. From any thread."""
+        """End the assignment, because Kafka has revoked these partitions. Any thread may call this method."""
         self._observed.unassigned(tps)
         self._member.runtime.metrics.ended(tps)
         self._member.end()
 
     def _hand_over(self) -> None:
-        """Pass the records that can be written to the pipeline. If the buffer is full, wait for space."""
+        """Pass records that can be written to the pipeline. If the buffer is full, wait for space."""
         self._check_revocation()
         processed, limits = self._processed, self._member.flow.buffer.limits
         is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
@@ -279,7 +279,7 @@ class RowSink(BaseSink):
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Wait until the buffer has space, or until a flush is due, which can go back."""
+        """Wait until the buffer has space, or until a flush is due. A flush can go back to the last commit."""
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
@@ -292,7 +292,7 @@ class RowSink(BaseSink):
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has abandoned a revocation's flush, as after a freeze."""
+        """End the process if quixstreams has abandoned the flush of a revocation, for example after a freeze."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
             raise RetryableError("consuming", cause, "The next start continues from the journal")
@@ -312,7 +312,7 @@ class RowSink(BaseSink):
         self.is_held_up = False
 
     def _flush_revoked(self) -> None:
-        """Flush on a thread of quixstreams, which may abandon it. Therefore it removes all waiting records first."""
+        """Flush on a thread of quixstreams. quixstreams may abandon the flush, so waiting records are removed first."""
         self.thread.is_revoking = True
         processed, self._processed = self._processed, Processed(self._current)
         self._due.flushed()
@@ -325,14 +325,14 @@ class RowSink(BaseSink):
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:
-        """Flush the records before a bad record that ends the process. The next start ends at the same record."""
+        """Flush the records before a bad record that ends the process. The next start ends at the same bad record."""
         try:
             self._flush()
         except (ConnectorError, HeldUpError) as error:
             logger.warning("%s. The next start reads the records before the bad record again", error)
 
     def _flush_bad_records(self) -> None:
-        """Flush if quixstreams does not, because it has processed no message since its last commit."""
+        """Flush bad records if quixstreams has processed no message since its last commit, and does not flush."""
         if self._due.flush_at is not None:
             return
         try:

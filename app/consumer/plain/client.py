@@ -1,4 +1,4 @@
-"""Kafka's client of the plain lane, made from the public configuration of the Quix application."""
+"""Creates Kafka's client of the plain lane from the public configuration of the Quix application."""
 
 import json
 import logging
@@ -13,16 +13,16 @@ from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
 
-# A poll returns these errors too. The client repeats them twice a second.
+# A poll returns these errors too. The client repeats these errors twice a second.
 _ALSO_POLLED = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class BrokerPresence:
-    """Whether Kafka is available, according to its client. For the thread that polls.
+    """Whether Kafka is available, according to Kafka's client. For the thread that polls.
 
-    The client reports when all brokers are unavailable. The next message shows that a broker is available again, or the
-    client's statistics, which arrive every 30 seconds. After a refused login the client retries automatically, and
-    continues at the same offset. It reads certificates and passwords only once, so new ones need a new process.
+    The client reports when all brokers are unavailable. The next message or the client's statistics, which arrive every
+    30 seconds, show that a broker is available again. After a refused login, the client retries automatically and
+    continues at the same offset. New certificates and passwords need a new process.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class BrokerPresence:
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    """Makes a consumer of the application's group. ``properties`` take precedence over all other properties."""
+    """Creates a consumer of the application's group. ``properties`` replace all other properties."""
     return Consumer(
         {
             **config.consumer_extra_config,

@@ -1,4 +1,4 @@
-"""Takes messages from Kafka's client in the plain lane: as many as the buffer has space for, and none too large."""
+"""Takes messages from Kafka's client in the plain lane. The buffer must have space, and large messages are refused."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ from app.model import Message, TopicPartition, headers_of_all
 
 logger = logging.getLogger(__name__)
 
-TURN_SECONDS = 1.0  # of the functions of transform(), because Kafka's client reports a rebalance only in a poll
+TURN_SECONDS = 1.0  # maximum time of transform() in a turn, because Kafka's client reports a rebalance only in a poll
 
-_PATIENCE_SECONDS = 5.0  # before the client is paused, which drops the messages that it fetched ahead
+_PATIENCE_SECONDS = 5.0  # before the client is paused, because a pause drops the messages that the client fetched ahead
 _FIRST_MESSAGES = 100
 _POLL_MESSAGES = 10_000
 _POLL_BYTES = 16 * 2**20
-_HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
-_COPIES = 2  # of the value: in the message, and in columns
+_HEADER_OVERHEAD = 200  # bytes of a name and a value as Python objects
+_COPIES = 2  # copies of a value: in the message, and in columns
 
 _key = methodcaller("key")
 
@@ -37,7 +37,7 @@ _key = methodcaller("key")
 class Reading:
     """Makes Kafka's client read the claimed partitions while the buffer has space. For the consumer's thread.
 
-    ``is_paused``: nothing is read, because the buffer has been full for seconds. ``consumed`` counts messages.
+    ``is_paused``: no record is read, because the buffer stays full. ``consumed`` is the number of consumed messages.
     """
 
     def __init__(self, client: Consumer, members: Members, observer: SinkObserver) -> None:
@@ -47,15 +47,15 @@ class Reading:
         self._metrics = members.runtime.metrics
         self._timings = members.runtime.timings
         self._partitions: list[Partition] = []
-        self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
-        self._in_time = _POLL_MESSAGES  # messages that are taken in a turn
+        self._size = _POLL_BYTES // _FIRST_MESSAGES  # average size of a message in memory, in bytes
+        self._in_time = _POLL_MESSAGES  # number of messages that are taken in a turn
         self._full_since: float | None = None
         self._paused = frozenset[TopicPartition]()
         self.is_paused = False
         self.consumed = 0
 
     def begin_claimed(self) -> None:
-        """Read the partitions whose claims have succeeded, from the log's end. Unclaimed partitions are not read."""
+        """Read newly claimed partitions from the log's end. Partitions without a claim are not read."""
         new = self._members.new_claims()
         claims = sorted((claim for _, claim in new), key=lambda claim: claim.tp)
         log_starts(claims, self._metrics)
@@ -72,11 +72,11 @@ class Reading:
         self._observer.assigned([partition.tp for partition in {*claimed} - {*self._partitions}])
         self._partitions, self._paused = claimed, frozenset()
         self._client.assign([KafkaTopicPartition(*partition.tp, partition.taken) for partition in claimed])
-        # librdkafka keeps a pause over assignments, also if another member has read the partition in between.
+        # After a new assignment, librdkafka still pauses partitions, even if another member has read them before.
         self._client.resume([KafkaTopicPartition(*partition.tp) for partition in claimed])
 
     def end(self) -> None:
-        """All partitions are revoked."""
+        """Note that all partitions are revoked."""
         self._observer.unassigned([partition.tp for partition in self._partitions])
         self._partitions, self._paused = [], frozenset()
         self._full_since, self.is_paused = None, False
@@ -92,24 +92,24 @@ class Reading:
 
     @property
     def most_messages(self) -> int:
-        """Number of messages to poll; fewer if they are large, or if ``transform()`` is slow."""
+        """Number of messages to poll. Large messages and a slow ``transform()`` lower this number."""
         buffer = self._members.buffer
         room = buffer.room // (2 if buffer.is_shared else 1)
         return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, room) // self._size))
 
     def count_taken(self, messages: int, size: int, seconds: float) -> None:
-        """Count messages that were taken, and note their bytes in memory and the time that this needed."""
+        """Count messages that were taken. Note their bytes in memory, and the seconds that were needed."""
         if messages:
-            # Topics have messages of different sizes: after small ones, a poll could return many large ones.
+            # Topics have messages of different sizes. After small messages, a poll could return many large messages.
             least = self._size * 15 // 16 if self.consumed else 1
             self._size = max(size // messages, least)
             self._in_time = int(TURN_SECONDS * messages / max(seconds, 1e-6))
         self.consumed += messages
 
     def may_poll(self) -> bool:
-        """Whether to poll. Waits a moment for space. If the buffer stays full, the client is paused and polled.
+        """Whether to poll. Waits a moment for space. If the buffer stays full, the client is paused, and polled.
 
-        The partitions of a table that uses half of the buffer are paused, so that the rest is free for other tables.
+        If a table uses half of the buffer, its partitions are paused, and the other half is free for other tables.
         Otherwise one table whose records cannot be written would stop all tables.
         """
         members, buffer, clock = self._members, self._members.buffer, self._timings.clock
@@ -139,7 +139,7 @@ class Reading:
 
 
 class Taken(NamedTuple):
-    """The number of messages that were taken, and an estimate of their bytes in memory."""
+    """The number of messages that were taken, and an estimate of the bytes of these messages in memory."""
 
     messages: int
     size: int
@@ -149,8 +149,8 @@ class Taken(NamedTuple):
 class Intake:
     """Takes the messages of a poll. For the consumer's thread.
 
-    ``max_record_bytes`` is the largest size of a message that becomes a row. ``size_of`` returns the size of its value
-    in bytes. ``transformer`` runs an edited ``transform()``.
+    ``max_record_bytes`` is the largest size of a message that becomes a row. ``size_of`` returns the size of a
+    message's value in bytes. ``transformer`` runs an edited ``transform()``.
     """
 
     max_record_bytes: int
@@ -162,7 +162,7 @@ class Intake:
     def take(
         self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], *, room: int, until: float
     ) -> Taken:
-        """Pass messages to the assignment. Offsets ascend. An edited ``transform()`` may take only the first ones."""
+        """Pass messages to the assignment in the order of offsets. ``transform()`` may take only the first."""
         if self.transformer is None:
             return Taken(len(messages), self._take(assignment, tp, messages, [*map(self.size_of, messages)]))
         done = self.transformer.run(messages, room=room, until=until)
@@ -176,7 +176,7 @@ class Intake:
         return Taken(len(taken), done.size + MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
 
     def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], sizes: list[int]) -> int:
-        """Take messages in pieces of at most ``max_record_bytes``. The dead letter keeps the start of a larger one."""
+        """Take messages in pieces of up to ``max_record_bytes``. The dead letter keeps the start of larger messages."""
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
         values, keys = sum(sizes), sum(map(len, filter(None, map(_key, messages))))
         rest, most = keys + headers_size(headers), self.max_record_bytes

@@ -1,6 +1,6 @@
 """The loop of the plain lane: polls thousands of messages, and passes them to the assignments of their partitions.
 
-A partition is assigned to Kafka's client after it is claimed. Therefore nothing is read before, without a pause.
+Kafka's client receives a partition only after the partition is claimed. Therefore no record is read too early.
 """
 
 import logging
@@ -28,7 +28,7 @@ from app.monitoring.status import Consumption
 
 logger = logging.getLogger(__name__)
 
-# The client waits this long for the requested number of messages. It is the delay of the first if few arrive.
+# The client waits this long for the requested number of messages. If few messages arrive, the first waits this long.
 _POLL_SECONDS = 0.1
 
 _topic = methodcaller("topic")
@@ -37,7 +37,7 @@ _offset = methodcaller("offset")
 
 
 class PlainLoop:
-    """Runs until it is stopped or fails. ``stop`` is safe in a signal handler. All other methods are for one thread.
+    """Runs until the loop is stopped or fails. ``stop`` is safe in a signal handler. Other methods are for one thread.
 
     Only the loop uses ``client``. Each turn calls ``on_turn``, with ``True`` if messages were received.
     """
@@ -65,7 +65,7 @@ class PlainLoop:
         self._is_stopping = True
 
     def run(self, *topics: str) -> bool:
-        """Consume until stopped. Returns whether all consumed records are in the lake."""
+        """Consume until the loop is stopped. Return whether all consumed records are in the lake."""
         self._has_topics = topics[1:] != () or topics[0].startswith("^")
         self._client.subscribe([*topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
@@ -151,7 +151,7 @@ class PlainLoop:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _poll(self) -> bool:
-        """Poll Kafka's client, and take the messages. Returns whether there were any."""
+        """Poll Kafka's client, and take the messages. Return whether messages were received."""
         polled = self._client.consume(self._reading.most_messages, _POLL_SECONDS)
         messages = [message for message in polled if message.error() is None]
         unfinished: set[TopicPartition] = set()
@@ -163,7 +163,7 @@ class PlainLoop:
                     taken.append(self._take(of_partition, begin + TURN_SECONDS, unfinished))
             seconds = self._timings.clock() - begin
             self._reading.count_taken(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
-        if len(messages) < len(polled):  # after the messages without an error, because an error may end the process
+        if len(messages) < len(polled):  # errors are handled after the messages, because an error may end the process
             self._failed([message for message in polled if message.error() is not None], unfinished)
         return bool(messages)
 
@@ -175,7 +175,7 @@ class PlainLoop:
         tp = TopicPartition(messages[0].topic(), messages[0].partition())
         assignment, partition = self._members.claimed_partition(tp)
         if assignment is None or partition is None:
-            return Taken(0, 0)  # it was revoked, or assigned again, after these messages were fetched
+            return Taken(0, 0)  # the partition was revoked or assigned again after the client fetched these messages
         if self._run_end:
             messages = self._run_end.before(tp, messages, partition.taken)
             if not messages:
@@ -192,7 +192,7 @@ class PlainLoop:
         return taken
 
     def _failed(self, failed: Sequence[Any], unfinished: Set[TopicPartition]) -> None:
-        """Raise an error, or skip its message. In ``unfinished`` partitions, earlier messages are read again first."""
+        """Raise the messages' errors, or skip the messages. ``unfinished`` partitions first read messages again."""
         ignored = {*unfinished}  # the client repeats an error
         for message in failed:
             failure, topic = KafkaConsumerException(error=message.error()), message.topic()
@@ -231,7 +231,7 @@ def _by_partition(messages: Sequence[Message], *, has_topics: bool) -> list[list
 
 
 def _went_back_error(topic_ids: TopicIds, tp: TopicPartition, received: int, expected: int) -> RetryableError:
-    with suppress(ConnectorError):  # Kafka may not answer whether the topic has been recreated
+    with suppress(ConnectorError):  # Kafka may not answer the query whether the topic was recreated
         if recreated := topic_ids.recreated([tp]):
             return recreated
     cause = f"Kafka returned offset {received} instead of {expected} or a later one"

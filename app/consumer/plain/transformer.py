@@ -1,7 +1,7 @@
-"""Runs ``transform()`` without quixstreams' loop, if it needs only functions of single records.
+"""Runs ``transform()`` without the loop of quixstreams, if ``transform()`` uses only functions of single records.
 
-``transform()`` is called without Kafka, on a dataframe that refuses other functions. Its stream composes to a function
-that quixstreams' loop calls for each message. The connector calls it for many messages at a time.
+The connector calls ``transform()`` without Kafka, with a dataframe that refuses other functions. The stream becomes a
+function, which quixstreams would call for each message. The connector calls this function for many messages at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,22 +34,22 @@ from app.model import Headers, Message, Row, deep_size, headers_of
 
 Loads = Callable[[bytes], Any]
 
-_OBJECTS_OF_TEXT = 10  # bytes of Python's objects for a byte of JSON, at most about
+_OBJECTS_OF_TEXT = 10  # maximum bytes of Python objects for a byte of JSON, roughly
 _TEXTS_AGAIN = 100  # runs
-# Functions of single records, and the attributes that quixstreams needs for them. All others need its loop: state,
-# windows, joins, topics, sinks, and functions of later versions. A stateful function uses ``register_store``.
+# Functions of single records, and the attributes that these functions need. All other names need the loop of
+# quixstreams: state, windows, joins, topics, sinks, and later functions. A stateful function uses ``register_store``.
 _STATELESS = frozenset({"apply", "update", "filter", "drop", "fill", "contains", "set_timestamp", "set_headers"})
 _USED_BY_STATELESS = frozenset({"stream", "stream_id"})
 
 
 class NeedsFrameworkError(BaseException):
-    """``transform()`` needs this function of quixstreams. ``except Exception`` in its code must not catch the error."""
+    """``transform()`` needs this function of quixstreams. ``except Exception`` in user code must not catch this."""
 
 
 class StatelessDataFrame(StreamingDataFrame):
     """Raises ``NeedsFrameworkError`` if ``transform()`` uses more than functions of single records.
 
-    All dataframes that quixstreams derives from it have the same class.
+    All dataframes that quixstreams derives from this dataframe have the same class.
     """
 
     def __getattribute__(self, name: str) -> Any:
@@ -63,8 +63,8 @@ StatelessDataFrame.__name__ = StreamingDataFrame.__name__  # errors in transform
 
 
 def stateless_dataframe() -> StreamingDataFrame:
-    nothing: Any = SimpleNamespace(producer=None)  # instead of an application's topic manager and processing context
-    topic = Topic("input")  # no function uses it
+    nothing: Any = SimpleNamespace(producer=None)  # replaces an application's topic manager and processing context
+    topic = Topic("input")  # no function uses this topic
     return StatelessDataFrame(
         topic, topic_manager=nothing, registry=DataFrameRegistry(), processing_context=nothing, stream_id=topic.name
     )
@@ -72,7 +72,7 @@ def stateless_dataframe() -> StreamingDataFrame:
 
 @dataclass(slots=True)
 class Transformed:
-    """The results of ``messages``, with all rows in one of two forms. ``heard`` are messages with rows or a refusal.
+    """The results of ``messages``. All rows are ``texts``, or all are ``rows``. ``heard``: messages with any result.
 
     ``size`` is an estimate of the memory of the rows and their messages, in bytes.
     """
@@ -89,11 +89,11 @@ class Transformer:
     """For one thread.
 
     Args:
-        built: the stream of ``transform()`` on a ``stateless_dataframe()``.
-        limits: the largest message that becomes a row. The rows of one message may fill the buffer.
-        values_are_json, keys_are_text: whether the topic's deserializers read these, which is then mostly done without.
-        root: receives the messages, if the stream joins several topics.
-        clock: monotonic seconds.
+        built: The stream that ``transform()`` returns for a ``stateless_dataframe()``.
+        limits: The limits, with the size of the largest message that becomes a row.
+        values_are_json, keys_are_text: Whether the topic's deserializers read JSON and text.
+        root: The stream that receives the messages, if ``built`` joins several topics.
+        clock: Function that returns monotonic seconds.
     """
 
     def __init__(
@@ -115,20 +115,20 @@ class Transformer:
         self._clock = clock
         self._sizer = RowSizer()
         self._message: Any = None
-        self._rows: list[RowMessage | Row] = []  # of the present message
-        self._size = 0  # estimate of their bytes in memory
-        self._are_texts = keys_are_text  # the rows of the present run, so far
-        self._runs_of_objects = 0  # consecutive runs whose rows are objects
-        rows = built.apply(self._take_row, metadata=True)  # a branch that ends here, like that of a sink
+        self._rows: list[RowMessage | Row] = []  # rows of the present message
+        self._size = 0  # estimated bytes of these rows in memory
+        self._are_texts = keys_are_text  # whether all rows of the present run are texts so far
+        self._runs_of_objects = 0  # number of consecutive runs whose rows are Python objects
+        rows = built.apply(self._take_row, metadata=True)  # the branch ends here, like the branch of a sink
         self._execute = rows.stream.compose()[root] if root else rows.stream.compose_single()
 
     def run(self, messages: Sequence[Message], *, room: int, until: float) -> Transformed:
-        """Run over messages until their rows and refusals need ``room`` bytes, or the clock shows ``until``.
+        """Transform messages until their rows and refusals need ``room`` bytes, or the clock shows ``until``.
 
         The last message may exceed ``room``. If its rows cannot be texts, all rows become objects, ten times as large.
 
         Raises:
-            ConnectorError: a function ended the process, or a deserializer needs a system that does not answer.
+            ConnectorError: A function ended the process, or a deserializer needs a system that does not answer.
         """
         done, clock = Transformed(), self._clock
         rows: list[RowMessage | Row] = []
@@ -149,7 +149,7 @@ class Transformer:
             else:
                 continue
             done.heard.append(message)
-            if were_texts and not self._are_texts:  # all rows of a run have one form, which keeps their order
+            if were_texts and not self._are_texts:  # all rows of a run have one form, so that their order is kept
                 were_texts = False
                 done.size += sum(_OBJECTS_OF_TEXT * len(row) for row in rows if isinstance(row, RowMessage))
         if self._are_texts:
@@ -159,12 +159,12 @@ class Transformer:
         return done
 
     def _begin_run(self) -> None:
-        """Decide whether rows become texts: not if JSON could not represent values of the last runs."""
+        """Decide whether rows become texts. After a run whose rows were objects, most runs do not try texts."""
         self._runs_of_objects = 0 if self._are_texts else self._runs_of_objects + 1
         self._are_texts = self._keys_are_text and self._runs_of_objects % _TEXTS_AGAIN == 0
 
     def _run_one(self, message: Message, loads: Loads | None) -> Refusal | None:
-        """Collect the rows of a message in ``_rows``. Returns the refusal of a message that cannot become rows."""
+        """Collect the rows of a message in ``_rows``. Return the refusal of a message that cannot become rows."""
         headers, most = headers_of(message), self._limits.max_record_bytes
         size = len(message) + len(message.key() or b"") + headers_size(headers)
         if size > most:
@@ -190,7 +190,7 @@ class Transformer:
         return None
 
     def _read(self, message: Message, loads: Loads | None) -> tuple[Any, Any]:
-        """Returns the value and the key of a message; raises the errors of the topic's deserializers."""
+        """Return the value and the key of a message. Raises the errors of the topic's deserializers."""
         if loads:
             try:
                 value, key = message.value(), message.key()
@@ -212,16 +212,16 @@ class Transformer:
             raise too_many_rows(len(rows))
 
     def _own_row(self, value: dict[Any, Any], key: Any, timestamp: int, headers: Headers | None) -> RowMessage | Row:
-        """Returns a copy of a row, because the user's function may keep the row and change it later."""
+        """Return a copy of a row, because the user's function may keep the row and change it later."""
         try:
             if headers is not None:
                 headers = own_copy(headers)
             if self._are_texts and (text := text_of(value, timestamp)) is not None:
-                self._size += MESSAGE_OVERHEAD + 2 * len(text)  # as text, and as columns
+                self._size += MESSAGE_OVERHEAD + 2 * len(text)  # the row exists as text and in columns
                 return RowMessage(text, timestamp, headers, self._message)
             self._are_texts = False
             own = own_copy(value)
-            # If a message has several rows, all are measured: their sizes do not follow from the message's length.
+            # Each of several rows is measured, because the message's length does not show the rows' sizes.
             self._size += self._sizer.size(own, len(self._message)) if not self._rows else ROW_OVERHEAD + deep_size(own)
             return Row(own, own_copy(key), timestamp, self._message.offset(), headers, self._message)
         except RecursionError:
@@ -236,7 +236,7 @@ def _without_message(row: RowMessage | Row) -> RowMessage | Row:
 
 
 class _Context(MessageContext):
-    """The result of ``message_context()``. It reads an attribute of the message only when a function uses it."""
+    """The result of ``message_context()``. Attributes of the message are read only when a function uses them."""
 
     __slots__ = ("_message",)
 
@@ -250,5 +250,5 @@ class _Context(MessageContext):
     leader_epoch = property(lambda self: self._message.leader_epoch())
 
     def __reduce__(self) -> Any:
-        """A copy does not contain the message, which cannot be copied."""
+        """Make a copy without the message, because a message cannot be copied."""
         return MessageContext, (self.topic, self.partition, self.offset, self.size, self.leader_epoch)

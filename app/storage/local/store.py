@@ -26,23 +26,23 @@ _NO_LINKS = (
     "%s does not support hard links (%s), so a late upload may overwrite a file. The connector deletes files of rolled-"
     "back batches repeatedly instead: their rows may be duplicated for up to ten minutes after a crash"
 )
-# Readers skip names with a leading dot, and globs search for .parquet at the end. The name is short, because the final
-# name may have the greatest length of the file system.
+# Readers skip names with a leading dot, and globs search for .parquet at the end. The prefix is short, because the
+# final name may have the file system's greatest length.
 _UNFINISHED = ".upload-"
-_LOCK = f"{_UNFINISHED}lock"  # never deleted: otherwise two processes could lock two files of this name
+_LOCK = f"{_UNFINISHED}lock"  # never deleted, because otherwise two processes could lock different files of this name
 
 
 class LocalStore:
-    """A folder, made absolute, which may be missing before ``connect``; keys are paths inside it."""
+    """A folder. Object keys are paths in this folder. The folder may be missing before ``connect``."""
 
     def __init__(self, folder: Path) -> None:
-        self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
+        self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links with their targets
         self.uri = f"file://{self._root}"  # not percent-encoded: DuckDB does not decode the addresses of a catalog
         self.refuses_overwrites = True
         self._logged_links: set[str] = set()
 
     def connect(self, prefix: str) -> None:
-        """Creates a missing folder, and checks that the connector can write and list it below the prefix."""
+        """Creates a missing folder, and checks that the connector can create files below ``prefix``."""
         with os_translated(f"connecting to {self.uri}"):
             folder = self._root / prefix
             _make_folder(folder)
@@ -52,7 +52,7 @@ class LocalStore:
             next(folder.iterdir(), None)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Finds out whether the file system supports hard links: only linking never replaces a file."""
+        """Finds out whether the file system supports hard links, because only a link never replaces a file."""
         with os_translated(f"testing {self.uri}/{prefix}"):
             _make_folder(self._root / prefix)
             first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
@@ -67,7 +67,7 @@ class LocalStore:
                 second.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Copies the file to the unused ``key``; writes and syncs it under another name first."""
+        """Copies the file to the unused ``key``. The copy is first written and synced under a different name."""
         doing = f"uploading {self.uri}/{key}"
         with self._reaching(doing, key) as target:
             _make_folder(target.parent)
@@ -77,7 +77,7 @@ class LocalStore:
                     place = os.link if self.refuses_overwrites else os.replace
                     return _stored_object(key, _put_in_place(source, target, place))
                 except FileExistsError:
-                    with suppress(FileNotFoundError):  # for a placeholder that was deleted meanwhile
+                    with suppress(FileNotFoundError):  # for a placeholder that was just deleted
                         if _etag_of_file(target) == _etag_of_file(path):
                             return _stored_object(key, target.stat())
                     raise changed(self.uri, key) from None
@@ -96,7 +96,7 @@ class LocalStore:
                 yield from self._files(folder + slash, prefix)
 
     def find(self, key: str) -> StoredObject | None:
-        """Opens the file, because the listing of a network share may be outdated."""
+        """Returns the object. Opens the file, because the listing of a network share may be outdated."""
         with self._reaching(f"looking for {self.uri}/{key}", key) as path:
             try:
                 with path.open("rb") as file:
@@ -106,7 +106,7 @@ class LocalStore:
             return _stored_object(key, stat)
 
     def read(self, key: str) -> Content | None:
-        """Reads a small file. Its ETag is a hash of its content."""
+        """Reads a small file. The ETag is a hash of the file's content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
             body = SmallBody(f"{self.uri}/{key}")
             try:
@@ -122,10 +122,10 @@ class LocalStore:
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """See ``ObjectStore.write``. A lock excludes other writers, also on other machines."""
+        """See ``ObjectStore.write``. A lock excludes other writers, including writers on other machines."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
-            with (target.parent / _LOCK).open("ab") as lock:  # closing it, or the end of the process, releases it
+            with (target.parent / _LOCK).open("ab") as lock:  # the lock ends when the file or the process ends
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 stored = _etag_of_file(target) if target.is_file() else None
                 if stored == _etag(body):  # an earlier attempt failed after renaming
@@ -156,7 +156,7 @@ class LocalStore:
 
     @contextmanager
     def _reaching(self, doing: str, key: str) -> Iterator[Path]:
-        """Yields the path of the key, and translates errors raised inside."""
+        """Yields the path of the object key. Translates errors of the ``with`` block."""
         if not _stays_inside(key):
             cause = "the key is outside of the folder"
             raise FatalError(doing, cause, "Check S3_PREFIX and TABLE_NAME for dots and slashes")
@@ -166,10 +166,10 @@ class LocalStore:
             yield self._root / key
 
     def _refresh(self, folder: Path) -> None:
-        """Opens the folders on the path, outermost first.
+        """Opens the folders on the path, beginning with the outermost folder.
 
-        An NFS client caches names, and their absence, for a minute. When a folder is opened, the client queries the
-        server ("close-to-open"). Otherwise files or journals of another replica might seem missing.
+        An NFS client caches for a minute which names exist. When a folder is opened, the client queries the server
+        ("close-to-open"). Otherwise files or journals of another replica might seem to be missing.
         """
         if folder != self._root:
             self._refresh(folder.parent)
@@ -177,14 +177,14 @@ class LocalStore:
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _require_root(self, doing: str) -> None:
-        """Refuses a missing folder: an unmounted share must not look like an empty lake."""
+        """Raises an error if the folder is missing, because an unmounted share must not look like an empty lake."""
         if not self._root.is_dir():
             raise FatalError(doing, f"the folder {self._root} is missing", "Restore it (is it mounted?) and restart")
 
     def _files(self, folder: str, prefix: str) -> Iterator[StoredObject]:
-        """Yields the files below ``folder`` (empty, or ending with a slash), without files deleted meanwhile.
+        """Yields the files below ``folder`` (empty, or with a slash at the end). Skips files that are just deleted.
 
-        Symbolic links are skipped, because they may lead to files that do not belong to the store.
+        Symbolic links are also skipped, because they may lead to files outside of the store.
         """
         try:
             with os.scandir(self._root / folder) as entries:
@@ -209,12 +209,12 @@ class LocalStore:
 
 
 def _stays_inside(key: str) -> bool:
-    """Whether every component of the path is the name of a file or folder."""
+    """Whether every component of the path is the name of a file or folder, and not ``..``."""
     return not {"", ".", ".."}.intersection(key.split("/"))
 
 
 def _sort_key(entry: os.DirEntry[str]) -> bytes:
-    """Returns the sort key for the order of complete keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
+    """Returns the sort key for the order of object keys by UTF-8 bytes: ``a.b`` precedes ``a/b``."""
     return os.fsencode(f"{entry.name}/" if entry.is_dir() else entry.name)
 
 
@@ -223,7 +223,7 @@ def _unfinished_file_in(folder: Path) -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Creates the folder and its parents; syncs each before the next."""
+    """Creates the folder and its parents. Each folder is synced before the next folder is created."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -241,7 +241,7 @@ def _etag_of_file(path: Path) -> str:
 
 
 def _put_in_place(source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = os.replace) -> os.stat_result:
-    """Writes and syncs the file under another name; ``place`` then links or moves it to ``target``."""
+    """Writes and syncs the file under a different name. ``place`` then links or moves this file to ``target``."""
     unfinished = _unfinished_file_in(target.parent)
     try:
         with unfinished.open("xb") as writer:

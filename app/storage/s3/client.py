@@ -1,4 +1,4 @@
-"""The boto3 client for a bucket: credentials, time-outs, retries, connections, checksums."""
+"""Creates the boto3 client for a bucket, with credentials, time-outs, retries, connections and checksums."""
 
 import os
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time-outs in seconds, tries of one request, and sizes of requests in bytes.
+    """Time-outs in seconds, attempts of one request, and sizes of requests in bytes.
 
-    After ``attempts``, the pipeline logs the error and retries. For a large file, only a failed part is sent again.
-    Files up to ``largest_single`` are sent in a single request, which is cheaper.
+    After ``attempts``, the pipeline logs the error and retries. If a part of a large file fails, only this part is sent
+    again. Files up to ``largest_single`` are sent in a single request, which is cheaper.
     """
 
     connect_timeout: float = 10
@@ -41,9 +41,9 @@ LIMITS: Final = Limits()
 
 
 def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client":
-    """Creates a client that keeps so many connections.
+    """Creates a client that keeps this number of connections.
 
-    Raises ``ConfigError`` for malformed keys, endpoint or region, and ``BotoCoreError`` for a role without keys.
+    Raises ``ConfigError`` for an invalid access key, endpoint or region, and ``BotoCoreError`` for a role without keys.
     """
     doing = f"connecting to {target.uri}"
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
@@ -67,16 +67,16 @@ def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client"
                 response_checksum_validation=checksums,
             ),
         )
-    except ValueError as error:  # botocore's own check of endpoint and region
+    except ValueError as error:  # raised by botocore's check of endpoint and region
         raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
     client.meta.events.register("before-parse.s3", _require_all)
     return client
 
 
 def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
-    """Refuses a truncated error answer: botocore would treat it as complete, and a proxy's 404 as the store's.
+    """Refuses a truncated error answer. botocore would accept the answer, and accept a proxy's 404 as the store's.
 
-    The connector sends no HEAD, whose answer has a length and no body.
+    The connector never sends HEAD, because the answer would have a length and no body.
     """
     arrived, length = response_dict["body"], response_dict["headers"].get("content-length", "")
     is_error = response_dict["status_code"] >= HTTPStatus.BAD_REQUEST
@@ -85,10 +85,10 @@ def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
 
 
 def _session(target: S3Target) -> boto3.session.Session:
-    """Creates a session for the bucket's region, which a role's token service uses too.
+    """Creates a session for the bucket's region. The token service of a role uses the same region.
 
-    botocore uses ``AWS_ENDPOINT_URL`` as the address of all services. Other stores have buckets and token service at
-    the same address. AWS does not, so an address at AWS is left out.
+    botocore uses ``AWS_ENDPOINT_URL`` as the address of all services. Other stores provide buckets and the token
+    service at one address. AWS uses different addresses, so an address of AWS is left out.
     """
     core = botocore.session.Session()
     is_aws = target.endpoint_url and is_aws_address(target.endpoint_url)

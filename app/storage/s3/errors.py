@@ -1,4 +1,4 @@
-"""Translates errors of boto3 into the connector's."""
+"""Translates errors of boto3 into the connector's errors."""
 
 import re
 from http import HTTPStatus
@@ -26,7 +26,7 @@ _ROLE_HINT = "The keys of a role are renewed automatically; check the role if th
 _BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL contains the name of a bucket, as its path or a sub-domain: remove it there"
 _RULES = ErrorRules(
     {
-        # The store is busy, or received a damaged request: a retry may succeed, as after a 5xx.
+        # The store is busy, or received a damaged request. As after a status 5xx, a retry may succeed.
         "SlowDown": PASSES,
         "Throttling": PASSES,
         "ThrottlingException": PASSES,
@@ -39,10 +39,10 @@ _RULES = ErrorRules(
         "BadDigest": PASSES,
         "IncompleteBody": PASSES,
         "XAmzContentSHA256Mismatch": PASSES,
-        "NoSuchUpload": PASSES,  # the upload was completed with a lost answer, or cleaned up
+        "NoSuchUpload": PASSES,  # the upload was completed and the answer was lost, or it was deleted
         "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
         "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
-        # Also for a request signed before the machine slept: a new signature succeeds.
+        # A request that was signed before the machine slept fails too. A retry with a new signature succeeds.
         "RequestTimeTooSkewed": Rule(RetryableError, "Set this machine's clock (NTP): it differs from the store's"),
         "XMinioStorageFull": Rule(RetryableError, "Free some space on the storage server"),
         "NoSuchBucket": Rule(
@@ -72,14 +72,14 @@ _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 
 def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError | None:
-    """Returns the connector's error for an error of boto3, ``None`` for any other.
+    """Returns the connector's error for an error of boto3; ``None`` for any other error.
 
-    The error of a missing right contains the ``keys``, such as ``data/t/*``. A ``fixed_token`` is never renewed.
+    The error for a missing right contains the ``keys``, such as ``data/t/*``. A ``fixed_token`` is never renewed.
     """
     if isinstance(error, boto.ClientError):
         return _from_answer(error, doing, bucket, keys, fixed_token=fixed_token)
     if isinstance(error, boto.SSLError):
-        if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
+        if "EOF" in str(error):  # the handshake was interrupted: the store or its load balancer restarts
             return RetryableError(doing, one_line(str(error)))
         return FatalError(doing, one_line(str(error)), _TLS_HINT)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
@@ -92,8 +92,8 @@ def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_tok
 
 
 def error_code(error: boto.ClientError) -> str:
-    """Returns the store's name for the error, such as ``NoSuchKey``; empty if the answer contains none."""
-    return error.response.get("Error", {}).get("Code") or ""  # boto3 gives None for an empty element
+    """Returns the store's name of the error, such as ``NoSuchKey``; empty if the answer contains no name."""
+    return error.response.get("Error", {}).get("Code") or ""  # boto3 returns None for an empty element
 
 
 def status_of(error: boto.ClientError) -> int:
@@ -101,7 +101,7 @@ def status_of(error: boto.ClientError) -> int:
 
 
 def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
-    """Translates errors before a request is sent: keys, names, the configuration files."""
+    """Translates errors that occur before a request is sent: errors in access keys, names or configuration files."""
     cause = one_line(str(error))
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return ConfigError(doing, cause, f"Set both {_KEYS}, or neither and give the machine a role")
@@ -113,7 +113,7 @@ def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
 
 
 def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError:
-    """Translates errors that the store itself reported."""
+    """Translates errors that the store has reported."""
     details = error.response.get("Error", {})
     code, status = error_code(error), status_of(error)
     message = one_line(details.get("Message") or "")
@@ -129,7 +129,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
         region = headers.get("x-amz-bucket-region") or str(details.get("Region", ""))
         hint = f"The bucket is in {region}: set AWS_REGION={region}" if region else _ADDRESS_HINT
         return ConfigError(doing, cause, hint)
-    if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store took the bucket for a key
+    if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store used the bucket as a key
         return ConfigError(doing, cause, _BUCKET_IN_ADDRESS)
     if error.operation_name == "AssumeRole":
         return RetryableError(doing, cause, _TRUST_HINT)
@@ -140,7 +140,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
 
 
 def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
-    """Returns the missing right with its resource: from the answer, or derived from the operation."""
+    """Returns the missing right and its resource, from the answer or derived from the operation."""
     if named := _NAMED_RIGHT.search(message):
         return named[1]
     right = _RIGHTS.get(operation, f"s3:{operation}")
@@ -148,10 +148,10 @@ def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
-    """Returns the network's message. botocore's own does not distinguish a refused connection from an unknown name."""
-    if type(error) is boto.HTTPClientError:  # wraps any error, also one that quotes a header with a token
+    """Returns the network's message. botocore's message is equal for a refused connection and an unknown name."""
+    if type(error) is boto.HTTPClientError:  # may wrap an error that quotes a header with a token
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
-    if isinstance(error, boto.ProxyConnectionError):  # hides a password only after http:// and https://
+    if isinstance(error, boto.ProxyConnectionError):  # the message hides a password only after http:// and https://
         return re.sub(r'[^\s"]+@', "***@", one_line(str(error)))
     if isinstance(error, boto.EndpointConnectionError):
         return f"{one_line(str(error))}: {last_words(error.kwargs['error'])}"

@@ -1,4 +1,4 @@
-"""Amazon S3 and every store with its protocol, through boto3."""
+"""Amazon S3, and every store with the protocol of S3, through boto3."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,13 +37,13 @@ _NOT_IN_PARTS = (
 
 
 class S3Store(CloudStore):
-    """One bucket.
+    """One bucket of an S3 store.
 
-    botocore addresses a custom endpoint in path style (``http://host/bucket/key``), and AWS in virtual-host style if
-    the bucket's name contains no dots. An ``addressing_style`` in the AWS configuration overrides this.
+    botocore uses path style (``http://host/bucket/key``) for a custom endpoint. For AWS, it uses virtual-host style if
+    the bucket's name contains no dots. An ``addressing_style`` in the AWS configuration overrides the style.
 
-    Without ``sse``, the bucket's setting decides on encryption. Without ``sse_kms_key_id``, ``aws:kms`` uses the
-    account's own key.
+    If ``sse`` is missing, the bucket's setting decides on encryption. If ``sse_kms_key_id`` is missing, ``aws:kms``
+    uses the account's default key.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class S3Store(CloudStore):
         if not self._target.may_create:
             super()._create_bucket(missing)
         with self._doing("creating the bucket"), suppress(self._client.exceptions.BucketAlreadyOwnedByYou):
-            self._client.create_bucket(Bucket=self._bucket)  # another replica may have created it
+            self._client.create_bucket(Bucket=self._bucket)  # another replica may have created the bucket
             logger.info("Created the bucket %s", self.uri)
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
@@ -74,7 +74,7 @@ class S3Store(CloudStore):
         for page in paginator.paginate(
             Bucket=self._bucket, Prefix=prefix, PaginationConfig={"PageSize": size} if size else {}
         ):
-            # A web page must not look like an empty folder, nor an old store's first page like a complete listing.
+            # A web page must not look like an empty folder, and an old store's first page not like a complete listing.
             if "IsTruncated" not in page or (page["IsTruncated"] and "NextContinuationToken" not in page):
                 raise UnexpectedAnswerError("the answer is not the listing of a bucket")
             yield [StoredObject(item["Key"], item["Size"], item["LastModified"]) for item in page.get("Contents", [])]
@@ -97,9 +97,9 @@ class S3Store(CloudStore):
         return version
 
     def _is_missing(self, error: ClientError, key: str) -> bool:
-        """Whether there is no object. Without the right to list the complete bucket, S3 answers 403 instead of 404."""
+        """Whether the object is missing. Without the right to list the bucket, S3 answers 403 instead of 404."""
         if error_code(error) == "AccessDenied":
-            with suppress(FatalError), self._named("listing", key):  # this thread has a connection
+            with suppress(FatalError), self._named("listing", key):  # this thread already has a connection
                 return not any(each.key == key for page in self._pages(key) for each in page)
         return error_code(error) == "NoSuchKey"
 
@@ -142,15 +142,15 @@ class S3Store(CloudStore):
                 Bucket=self._bucket, Key=key, UploadId=upload, PartNumber=number, Body=chunk
             )
             part: CompletedPartTypeDef = {"PartNumber": number, "ETag": _field(answer, "ETag")}
-            if "ChecksumCRC32" in answer:  # the completion must repeat a checksum that boto3 added
+            if "ChecksumCRC32" in answer:  # the completion must repeat the checksum that boto3 added
                 part["ChecksumCRC32"] = answer["ChecksumCRC32"]
             parts.append(part)
         return parts
 
     def _abort(self, key: str, upload: str) -> None:
-        """Aborts a multipart upload; does not raise errors, because an earlier error matters more."""
+        """Aborts a multipart upload. Errors are not raised, because an earlier error is more important."""
         try:
-            # A missing upload was completed, and the answer was lost.
+            # If the upload is missing, it was completed, and the answer was lost.
             with self._named("aborting the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except ConnectorError as error:
@@ -164,7 +164,7 @@ class S3Store(CloudStore):
         return has_conditions and has_them_in_parts
 
     def _refuses_parts(self, key: str) -> bool:
-        """Tries a multipart upload and aborts it: parts of failed uploads would stay and cost money."""
+        """Tries a multipart upload, and aborts it, because remaining parts would cost money."""
         try:
             with self._doing("uploading in parts to", key), self._checking_condition(key, None):
                 self._send_in_parts(key, BytesIO(b"{}"), 2, None)
@@ -175,15 +175,15 @@ class S3Store(CloudStore):
     def _remove(self, key: str) -> None:
         try:
             answer = self._client.delete_object(Bucket=self._bucket, Key=key)
-        except self._client.exceptions.NoSuchKey:  # AWS answers 204 here, other stores may not
+        except self._client.exceptions.NoSuchKey:  # AWS answers 204 here; other stores may raise this error
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        # A web page has status 200; few stores answer a deletion with it.
+        # A web page has status 200. Few stores answer a deletion with status 200.
         if status != HTTPStatus.NO_CONTENT and any(each.key == key for page in self._pages(key) for each in page):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Deletes objects, a thousand per request; objects that the store refuses there are deleted one by one."""
+        """Deletes objects, a thousand per request. Objects that this request does not delete are deleted one by one."""
         for first in range(0, len(keys), _MOST_DELETED):
             portion = refused = keys[first : first + _MOST_DELETED]
             with self._doing("deleting objects of"), suppress(ClientError):
@@ -196,11 +196,11 @@ class S3Store(CloudStore):
 
     @cached_property
     def _client(self) -> "S3Client":
-        """The client, created at the first use: boto3 then requests a role's keys, which may need a retry."""
+        """The client. It is created at the first use, because boto3 then requests a role's keys, which may fail."""
         return new_client(self._target, self._connections, self._limits)
 
     def _translate(self, error: Exception, doing: str, key: str, /) -> None:
-        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # for the message of a missing right
+        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # for messages about a missing right
         fixed_token = self._target.session_token is not None
         if translated := translate(error, doing, self._bucket, keys, fixed_token=fixed_token):
             raise translated from error
@@ -227,7 +227,7 @@ def _condition(replaces: Replaces) -> dict[str, Any]:
 
 
 def _version(answer: Mapping[str, Any]) -> Version:
-    """Returns the version in the answer, with the store's time, or this machine's if the answer contains none."""
+    """Returns the version in the answer, with the store's time. If the answer contains no time, uses this machine's."""
     try:
         at = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")).astimezone(UTC)
     except ValueError:
@@ -236,7 +236,7 @@ def _version(answer: Mapping[str, Any]) -> Version:
 
 
 def _field(answer: Mapping[str, Any], name: str) -> str:
-    """Returns a field that every S3 answer of this kind contains; a web page does not."""
+    """Returns a field that every S3 answer of this kind contains. A web page does not contain this field."""
     if name not in answer:
         raise UnexpectedAnswerError(f"the answer has no {name}, so it is not from a store")
     return str(answer[name])
