@@ -67,7 +67,7 @@ class ColumnReader:
     _readers: Sequence[_Reader]
 
     def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
-        """Return a column for each field. The types are those that Arrow infers from values that are read one by one.
+        """Return a column for each field. The types are the types that Arrow infers from the single values.
 
         Raises:
             NotReadError: A datum was not written with this schema, or this reader cannot convert a value.
@@ -93,7 +93,7 @@ class ColumnReader:
 
 
 def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
-    """Return the reader for a schema, which may refer to ``named`` schemas; ``None`` if Polars cannot read it."""
+    """Return the reader for a schema; ``None`` if Polars cannot read the schema. ``named`` are referenced schemas."""
     if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
         return None
     of_nodes = _Readers(named)

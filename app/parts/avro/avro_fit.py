@@ -1,4 +1,4 @@
-"""Checks that a datum fits its Avro schema, before fastavro decodes it.
+"""Checks that a datum fits its Avro schema, before fastavro decodes the datum.
 
 fastavro's compiled reader crashes the process if a datum has too many levels. The reader also decodes some short datums
 to gigabytes, and accepts a negative number of a branch or symbol as an index from the end.

@@ -2,8 +2,8 @@
 
 Polars panics on some schemas and refuses other schemas. ``columns_of`` decides whether Polars can read a schema.
 
-Polars and fastavro return equal values. If a number exceeds the range of its logical type, such as a date after the
-year 9999, only fastavro can read the value, as ``OutOfRange``.
+Polars and fastavro return equal values. If a number exceeds the range of its logical type, only fastavro can read the
+value, as ``OutOfRange``. An example is a date after the year 9999.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Creates descriptors for Protobuf schemas of a registry. protoc compiles schemas that are texts.
 
-An attacker may have written a schema. Therefore protoc runs with limits for memory, time and output. protoc opens only
-the text, and files in the import folders, because protoc refuses absolute paths and ``..`` in a path.
+An attacker may have written a schema. Therefore memory, time and output of protoc are limited. A schema can import only
+files of the import folders, because protoc refuses absolute paths and ``..`` in a path.
 """
 
 import base64

@@ -103,7 +103,7 @@ def portions(
     describe: Callable[[DataFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Sequence[DataFile]]:
-    """Divide files into portions whose descriptions fit into a request. A large file can be a separate portion."""
+    """Divide files into portions whose descriptions fit into a request. Each larger file is a separate portion."""
     portion: list[DataFile] = []
     size = 0
     for file in files:

@@ -34,7 +34,7 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[DataFile]) -> None:
-        """Put a notification about these files into the queue, without waiting. If the queue is full, drop it."""
+        """Put a notification about these files into the queue, without waiting. A full queue drops notifications."""
         if self._pool.waiting < self._most_waiting:
             self._pool.submit(self._send_all, files)
         else:

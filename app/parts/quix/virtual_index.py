@@ -1,4 +1,4 @@
-"""Writes the index files of virtual partitions. The catalog of Quix and readers find the partition values there."""
+"""Writes the index files of virtual partitions. The catalog of Quix and readers use these files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Finds the registry's schemas for the ids in records. A known schema is requested once. Unknown ids are retried.
+"""Finds the registry's schemas for the ids in records. Each schema is requested once. Unknown ids are retried.
 
 A Confluent id is in front of a message key or value, or in a header. An id of AWS Glue is in front of the key or value.
 Protobuf data begin with the path of the message's type in the schema. If the id is in a header, the path is also in the
@@ -149,7 +149,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         self._here.patiently = patiently
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, topic: str = "") -> Any:
-        """Decode a message key or value. Raise ``ValueError`` if the schema is missing, or the data do not fit it."""
+        """Decode a message key or value. Raise ``ValueError`` if the schema is missing or the data don't fit."""
         schema, data = payload(raw, headers, is_key=is_key)
         return self.get(schema, topic).read(data)
 

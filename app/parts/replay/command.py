@@ -90,7 +90,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 class Sender:
     """Sends records to their original topics and partitions, or to the topic ``to``.
 
-    Without ``to``, this group must read the topics. ``topics`` are all topics. ``workspace`` is their prefix, if any.
+    Without ``to``, this group must read the topics. ``workspace`` is the platform's prefix of topics.
     """
 
     def __init__(

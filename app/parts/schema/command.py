@@ -51,7 +51,7 @@ class Table:
 
     @property
     def plain_name(self) -> str:
-        """The name for engines, with letters, digits and underscores, because many engines accept only these."""
+        """The name for engines. Many engines accept only letters, digits and underscores in names."""
         return _plain(self.name)
 
 
@@ -67,7 +67,7 @@ class Dialect:
         plain: The names of primitive types, in the order of ``_KINDS``.
         decimal, array, struct: The patterns of other types. ``field`` is the pattern of a struct's field.
         quote: The quotation mark of names. All names are quoted, because a name may be a reserved word.
-        escaping: The quotation marks that need a backslash as escape. Inside all other marks, a mark is doubled.
+        escaping: The quotation marks that need a backslash as escape. For other quotation marks, the mark is doubled.
         column: The pattern of a nullable column's type.
     """
 

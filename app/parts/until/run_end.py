@@ -62,7 +62,7 @@ def new_run_end(
 
 
 class RunEnd:
-    """The end of a run. ``ends`` contains, for each partition, the offset after the run's last record; 0 if no records.
+    """The end of a run. ``ends`` contains, for each partition, the offset after the run's last record, or 0.
 
     If a partition is missing in ``ends``, the partition was added later, and its records belong to a later run.
     """
@@ -136,9 +136,9 @@ class RunEnd:
         return not self._is_incomplete(assigned)
 
     def _is_incomplete(self, assigned: Collection[TopicPartition]) -> bool:
-        """Return whether records of these partitions are not in the lake yet. The claims of partitions show this.
+        """Return whether records of these partitions are not in the lake yet, from the offsets of claimed partitions.
 
-        With state, partitions without messages are not claimed. Then the group's committed offsets show this.
+        With state, partitions without messages are not claimed. For these, the group's committed offsets are used.
         """
         group = self._members.group
         in_lake = {tp: each.committed for tp, each in self._members.runtime.metrics.counts().positions.items()}
