@@ -62,8 +62,8 @@ class Input(Area):
     """Private key of the client certificate, as a file or PEM text. The private key must not have a password."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Change this value (to today's date, for example) to make the connector accept offsets that you moved with a Kafka
-    tool. These partitions then begin at the moved offsets, once. If `AUTO_OFFSET_RESET` is a time, all existing
-    partitions begin at that time instead. Empty: partitions continue after the last row in the table.
+    tool. The connector then reads these partitions from the moved offsets. If `AUTO_OFFSET_RESET` is a time, all
+    existing partitions begin at that time instead. Empty: partitions continue after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """Action for a record that cannot become a row. `dead-letter`: store the record next to the table, with the reason.

@@ -1,7 +1,7 @@
 """Plans the memory of a container: for rows in Python, Spark's Java heap, and Spark's sort buffer outside the heap.
 
-In measurements, Python without rows needs about 250 MB. A heap of 512 MB is enough for each batch that fits into the
-sort buffer, and for records of up to a 32nd of the heap.
+In measurements, Python without rows needs about 250 MB. A heap of 512 MB is enough for batches that fit into the sort
+buffer. A record may be as large as a 32nd of the heap.
 """
 
 from dataclasses import dataclass

@@ -165,7 +165,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def location(self) -> TableLocation:
-        """The table's location. With several tables, the location contains ``{topic}``. A catalog may override it."""
+        """The table's location. For several tables, the location contains ``{topic}``. A catalog may differ."""
         return TableLocation(self.storage.uri, f"{self.root}/{self.table}")
 
     @property

@@ -1,6 +1,6 @@
-"""The parts: code that a record does not need on its way from Kafka to the lake. Each part has a row and a folder.
+"""Lists the parts: optional code, such as formats, stores, catalogs and commands. Each part has a separate folder.
 
-The core reads these tables and imports no part. A row names a ``module:object`` that is loaded when it is needed.
+The core does not import parts. The tables here contain addresses ``module:object``, which are loaded when needed.
 """
 
 from argparse import ArgumentParser
@@ -9,39 +9,39 @@ from typing import Final, NamedTuple
 
 
 class Format(NamedTuple):
-    """A format that quixstreams supports under the same name, or that the class ``messages`` parses."""
+    """A format of messages. quixstreams supports a format of this name, or the class ``messages`` parses the format."""
 
-    messages: str = ""  # the class that parses many values at a time; without it, each value is parsed separately
-    keys_at_once: bool = False  # whether many keys are parsed at a time too: as text, as bytes, or by ``messages``
-    is_of_keys: bool = True  # whether keys may have this format
-    needs_registry: bool = False  # whether the schemas are in a registry
-    also: str = ""  # an alias
+    messages: str = ""  # the class that parses many values at a time; if empty, each value is parsed separately
+    keys_at_once: bool = False  # whether many message keys can be parsed at a time: as text, bytes, or by ``messages``
+    is_of_keys: bool = True  # whether message keys can have this format
+    needs_registry: bool = False  # whether the format needs a schema registry
+    also: str = ""  # another name of the format
 
 
 class CatalogKind(NamedTuple):
-    """A kind of catalog: it lists a table of folders, or it is the table, with partitions, columns and types."""
+    """A kind of catalog. If ``is_table`` is true, the catalog defines partitions, columns and types, like Iceberg."""
 
-    target: str  # creates the catalog's address and table from the settings; ``None`` without a catalog
-    new: str  # creates the catalog from its target, the store, and whether it announces new files
+    target: str  # a function that returns the catalog's address and table from the settings; ``None`` without a catalog
+    new: str  # a class that is created with the target, the store, and a flag whether the query API is notified
     is_table: bool = False
-    contradictions: str = ""  # reports wrong settings, as ``Area.contradictions`` of ``app.config.fields``
-    refusal_of_name: str = ""  # returns why a column cannot have this name, or an empty text
+    contradictions: str = ""  # a function that reports wrong settings, see ``app.config.fields.Area.contradictions``
+    refusal_of_name: str = ""  # a function that returns why a column cannot have a name, or an empty text
 
 
 class Observer(NamedTuple):
-    """An observer accompanies a run if one of its settings is not empty."""
+    """An observer of a run. The observer is started if one of ``settings`` is not empty."""
 
     settings: Sequence[str]
-    new: str  # creates a context manager from the connector and its lane, which runs inside the ``with`` block
-    check: str = ""  # for ``check``: describes the system at the address in the first of the settings
+    new: str  # a class that is created with the connector and the lane; the lane runs in its ``with`` block
+    check: str = ""  # a function for ``check``, which describes the system at the address in the first setting
 
 
 NewCommand = Callable[..., ArgumentParser]  # see ``app.parts.commands.command_line``
 
-# The parser of the arguments of ``main.py``, and the function that runs their command.
+# The parser for the arguments of ``main.py``, and the function that runs the command in the arguments.
 NEW_PARSER: Final = "app.parts.commands.command_line:new_parser"
 RUN_COMMAND: Final = "app.parts.commands:run"
-# The function ``add_commands`` of these parts extends the command line. It imports only Python's standard library.
+# These parts have a function ``add_commands``, which extends the command line and imports only the standard library.
 # --help lists the commands in this order.
 COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {
@@ -66,11 +66,11 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
     ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by URI scheme
-MSK_LOGIN: Final = "app.parts.msk_iam.msk_token:MskToken"  # from the settings: a callback that returns tokens
-PLATFORM_STORE: Final = "app.parts.quix.platform_connection:parse_connection"  # the store bound to the deployment
-VIRTUAL_INDEX: Final = "app.parts.quix.virtual_index:write_index"  # of a data file, for columns with ~
+MSK_LOGIN: Final = "app.parts.msk_iam.msk_token:MskToken"  # a class for callbacks that return tokens
+PLATFORM_STORE: Final = "app.parts.quix.platform_connection:parse_connection"  # for the platform's store
+VIRTUAL_INDEX: Final = "app.parts.quix.virtual_index:write_index"  # for columns with ~
 REGISTRY: Final = "app.parts.registry.connection:new_registry"
-UNPACKED_SIZE: Final = "app.parts.registry.registered_schemas:unpacked_size"  # of a value that may be compressed
+UNPACKED_SIZE: Final = "app.parts.registry.registered_schemas:unpacked_size"  # for compressed values
 CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 RUN_END: Final = "app.parts.until.run_end:new_run_end"

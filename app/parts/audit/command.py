@@ -30,9 +30,9 @@ _UNCHECKED = "audit cannot check whether other batches contain {} of these files
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report. Its fields are the names in the JSON object. Lists contain the first findings, and counts all.
+    """The report. Its fields are the names in the JSON object. Lists contain only the first findings.
 
-    ``by`` names the source of offsets. ``folders_in_compaction`` counts folders with an incomplete ``compact`` run.
+    ``by`` is ``column`` or ``name``. ``folders_in_compaction`` counts folders where ``compact`` or ``erase`` runs.
     """
 
     table: str

@@ -1,8 +1,8 @@
-"""Reads many Avro datums at a time: puts their bytes into an Avro container, which Polars reads into columns.
+"""Reads many Avro datums at a time. The datums' bytes are put into an Avro container, which Polars reads into columns.
 
-The container has a different schema, with which Polars reads the same bytes. All whole numbers become ``long``, because
-Polars truncates an ``int``. The symbols of an enum become their numbers, because Polars panics if they may be null. A
-boolean becomes one byte. Then Arrow converts the columns.
+The container's schema has different types for the same bytes. Integers are ``long``, because Polars truncates an
+``int``. Enums are read as numbers, because Polars panics at enums with nulls. Booleans are read as one byte. Then Arrow
+converts the columns to the types of the original schema.
 """
 
 import io
@@ -24,11 +24,11 @@ from app.convert.scalars import UNZONED, ZONED
 from app.parts.avro.avro_fit import Node
 from app.table.type_names import MAX_DIGITS
 
-# The prefix of logical types that follow our rules: fastavro's readers raise errors, and round decimals.
+# The prefix of logical types with readers of this package. fastavro's readers raise errors, and round decimals.
 OURS = "lake-"
 _SYNC = bytes(16)
 _MARK_BYTES = 12
-_SMALL = 0b0011_1110  # not negative, and not above 31
+_SMALL = 0b0011_1110  # a mask for bytes that Avro reads as the numbers 0 to 31
 _DECIMAL_BYTES = 16
 _CELL_BYTES = 8
 _BYTE = {"type": "fixed", "size": 1}
@@ -37,18 +37,18 @@ _Convert = Callable[[pa.Array], pa.Array]
 
 
 class NotReadError(ValueError):
-    """Some datums, or all datums with this schema, must be read one by one."""
+    """These datums, or all datums with this schema, must be read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads values of a node.
+    """Reads the values of a node of the schema.
 
     Attributes:
-        kind: Type in the container.
-        least: Minimum number of bytes of a value.
-        scalars: Cells of each value, without elements of lists.
-        cells_of_a_byte: Maximum number of cells per byte in lists.
+        kind: The type in the container.
+        least: The minimum size of a value in bytes.
+        scalars: The number of cells in each value, without the elements of lists.
+        cells_of_a_byte: The maximum number of cells per byte in lists.
     """
 
     kind: Node
@@ -60,20 +60,20 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Reads datums of a record's schema."""
+    """Reads datums whose schema is a record."""
 
     names: Sequence[str]
     _header: bytes
     _readers: Sequence[_Reader]
 
     def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
-        """Read the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
+        """Return a column for each field. The types are the types that Arrow infers from the single values.
 
         Raises:
-            NotReadError: a datum was not written with this schema, or has a value that this reader cannot convert.
+            NotReadError: A datum was not written with this schema, or this reader cannot convert a value.
         """
-        # After each datum come bytes that no producer can know. They reveal a datum that is too short or too long,
-        # because the next one would begin at another byte. They are small numbers, as Polars panics on long texts.
+        # Random bytes follow each datum. If a datum is too short or too long, Polars does not find these bytes where
+        # they should be. The bytes are small numbers, because Polars panics if a text is too long.
         mark = bytes(byte & _SMALL for byte in os.urandom(_MARK_BYTES))
         body = mark.join([*datums, b""])
         scalars = sum(reader.scalars for reader in self._readers)
@@ -93,7 +93,7 @@ class ColumnReader:
 
 
 def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
-    """Return the reader for a schema, which may refer to named ones; ``None`` if Polars cannot read it."""
+    """Return the reader for a schema; ``None`` if Polars cannot read the schema. ``named`` are referenced schemas."""
     if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
         return None
     of_nodes = _Readers(named)
@@ -114,7 +114,7 @@ def _fields(kinds: Iterable[Node]) -> list[Node]:
 
 
 class _Readers:
-    """Creates the readers of the nodes of a schema, which may refer to the named schemas."""
+    """Creates the readers for the nodes of a schema. Nodes may refer to ``named`` schemas."""
 
     def __init__(self, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -122,7 +122,7 @@ class _Readers:
         self._names = map("n{}".format, itertools.count())
 
     def reader(self, node: Node, depth: int) -> _Reader:
-        if depth > MAX_DEPTH:  # a recursive record, for example
+        if depth > MAX_DEPTH:  # for example a recursive record
             raise NotReadError
         if isinstance(node, list):
             return self._optional(node, depth)
@@ -133,7 +133,7 @@ class _Readers:
         if node["type"] == "array":
             return _list(self.reader(node["items"], depth + 1))
         self._scalars += 1
-        if self._scalars > MAX_SCALARS:  # a few names that refer to each other twice could become endless fields
+        if self._scalars > MAX_SCALARS:  # a few names that refer to each other can become billions of fields
             raise NotReadError
         return _scalar(node, next(self._names))
 
@@ -178,14 +178,14 @@ def _scalar(node: Node, name: str) -> _Reader:
         return _Reader(_BYTE | {"name": name}, _booleans)
     if logical in _LOGICAL:
         return _Reader("long", _LOGICAL[logical])
-    if node.get("size") == 0:  # an array could contain endless elements
+    if node.get("size") == 0:  # a small array could contain billions of elements
         raise NotReadError
     if logical == "decimal":
         return _decimal(node, name)
     if kind == "fixed":
         of_fixed = _uuids if logical == "uuid" else _as(pa.binary())
         size = node["size"]
-        # A null needs the same memory.
+        # A null value needs as much memory as any other value.
         return _Reader({"type": "fixed", "size": size, "name": name}, of_fixed, size, max(1, size // _CELL_BYTES))
     if kind not in _PLAIN:
         raise NotReadError
@@ -197,7 +197,7 @@ def _decimal(node: Node, name: str) -> _Reader:
     if scale > MAX_DIGITS or node.get("size", 0) > _DECIMAL_BYTES:
         raise NotReadError
     kind = {"type": node["type"], "logicalType": "decimal", "precision": MAX_DIGITS, "scale": scale}
-    nines = (9,) * MAX_DIGITS  # neither Polars nor Arrow counts the digits
+    nines = (9,) * MAX_DIGITS  # Polars and Arrow do not check the digits
     first, last = Decimal((1, nines, -scale)), Decimal((0, nines, -scale))
     of_type = {"size": node["size"], "name": name} if node["type"] == "fixed" else {}
     return _Reader(kind | of_type, lambda array: _within(array, first, last))
@@ -226,7 +226,7 @@ def _within(array: pa.Array, first: int | Decimal, last: int | Decimal) -> pa.Ar
 
 
 def _times(micros: int) -> _Convert:
-    """Convert to the text of ``time.isoformat()``, because Spark writes no time of day to Parquet."""
+    """Return a function that converts times to ISO texts, because Spark cannot write a time of day to Parquet."""
 
     def convert(array: pa.Array) -> pa.Array:
         numbers = pc.multiply(_within(array, 0, DAY_MICROS // micros - 1), micros)

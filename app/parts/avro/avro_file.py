@@ -1,4 +1,4 @@
-"""Reads the records of an Avro file in the form of messages: each after the id of its schema."""
+"""Reads the records of an Avro file as messages. The schema id 0 is in front of each record."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import fastavro
 from app.model import RegisteredSchema, SchemaId
 
 _BEGIN = b"Obj\x01"
-_PREFIX = b"\0" + bytes(4)  # the id 0, in the form of Confluent's serializers
+_PREFIX = b"\0" + bytes(4)  # the schema id 0 in Confluent's wire format
 
 
 def is_avro_file(data: bytes) -> bool:
@@ -18,7 +18,7 @@ def is_avro_file(data: bytes) -> bool:
 
 
 class AvroFile:
-    """The ``values`` of a file's messages; raises ``ValueError`` if it cannot be read."""
+    """An Avro file. ``values`` contains the messages. Raises ``ValueError`` if the file cannot be read."""
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -26,11 +26,11 @@ class AvroFile:
             self._schema = RegisteredSchema("AVRO", str(blocks.metadata["avro.schema"]), ())
             plain = fastavro.parse_schema(_without_logical_types(json.loads(self._schema.text)))
             self.values = [_PREFIX + datum for block in blocks for datum in _datums(block, plain)]
-        except Exception as error:  # the file may be truncated, for example, or its codec is not installed
+        except Exception as error:  # for example a truncated file, or an unknown codec
             raise ValueError(f"it is not a complete Avro file: {error!r}") from error
 
     def find(self, _: SchemaId) -> RegisteredSchema:
-        """Return the schema of the file, in place of a schema registry."""
+        """Return the schema of the file. This function replaces a schema registry."""
         return self._schema
 
 

@@ -1,7 +1,7 @@
-"""Checks that a datum fits its Avro schema, before fastavro decodes it.
+"""Checks that a datum fits its Avro schema, before fastavro decodes the datum.
 
-fastavro's compiled reader crashes the process if a datum is nested too deeply. It decodes some short datums to
-gigabytes, and reads a negative number of a branch or symbol as an index from the end.
+fastavro's compiled reader crashes the process if a datum has too many levels. The reader also decodes some short datums
+to gigabytes, and accepts a negative number of a branch or symbol as an index from the end.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ from app.convert.bounds import MOST_OBJECTS
 
 Node = Any  # a node of a schema in JSON: str | list[Node] | dict[str, Node]
 
-_CELLS_OF_A_BYTE = 16  # maximum, because items of an array may need no bytes
+_CELLS_OF_A_BYTE = 16  # maximum cells per byte of a datum; without a limit, array items without bytes fill the memory
 _LEAST_CELLS = 100
-_CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # when empty
-_LONGEST_NUMBER = 70  # bits, of ten bytes
+_CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # memory of an empty dict and an empty list, in cells
+_LONGEST_NUMBER = 70  # maximum bits of a number: 7 bits in each of ten bytes
 
 
 class _Datum:
-    """A datum, and the position up to which it is checked."""
+    """A datum, and the position of the first byte that is not checked yet."""
 
     __slots__ = ("_at", "_cells_left", "_data")
 
@@ -67,7 +67,7 @@ _Fit = Callable[[_Datum], object]
 
 
 class DatumCheck:
-    """Checks datums of one schema that fastavro has parsed."""
+    """Checks datums of one schema. fastavro must have parsed the schema."""
 
     def __init__(self, schema: Node, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -76,7 +76,7 @@ class DatumCheck:
         self._fit = self._fit_of(schema)
 
     def __call__(self, data: bytes) -> None:
-        """Raise an error if the datum was not written with this schema, or is too large to decode."""
+        """Raise an error if the datum was not written with this schema, or needs too much memory when decoded."""
         datum = _Datum(data, self._least_cells)
         self._fit(datum)
         if datum.left:
@@ -108,7 +108,7 @@ class DatumCheck:
             for field in fields:
                 field(datum)
 
-        self._fits_by_name[node["name"]] = fit  # before the fields, which may refer to it
+        self._fits_by_name[node["name"]] = fit  # set before the fields, which may refer to this record
         fields += [self._fit_of(each["type"]) for each in node["fields"]]
         return fit
 
@@ -128,7 +128,7 @@ def _blocks(item: _Fit, *, has_keys: bool) -> _Fit:
         datum.take(_CELLS_OF_A_LIST)
         while number := datum.number():
             if number < 0:
-                datum.number()  # the size of the block
+                datum.number()  # skips the size of the block
             datum.take(abs(number))
             for _ in range(abs(number)):
                 if has_keys:

@@ -1,9 +1,9 @@
-"""Reads Avro messages whose schemas are in a registry: one by one with fastavro, or many at a time with Polars.
+"""Reads Avro messages whose schemas are in a registry: many at a time with Polars, or one by one with fastavro.
 
-Polars panics on some schemas and refuses others, so the schema decides which way is possible, see ``columns_of``.
+Polars panics on some schemas and refuses other schemas. ``columns_of`` decides whether Polars can read a schema.
 
-Both ways return equal values. Only fastavro reads numbers that their logical type cannot show, such as a date after the
-year 9999, as ``OutOfRange``.
+Polars and fastavro return equal values. If a number exceeds the range of its logical type, only fastavro can read the
+value, as ``OutOfRange``. An example is a date after the year 9999.
 """
 
 import io
@@ -28,17 +28,17 @@ from app.parts.registry.registered_schemas import RegisteredSchemas, payloads
 from app.reason_texts import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])
-_LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
+_LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time to convert grows with the square of the size
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SIZE_OF_UUID = 16
 _KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
 
 
 class AvroSchema:
-    """A writer's schema. ``columns`` reads many datums at a time; it is ``None`` if Polars cannot read them.
+    """A writer's schema. ``columns`` reads many datums at a time; ``None`` if Polars cannot read this schema.
 
     Raises:
-        ValueError: it is not an Avro schema, or datums cannot be read safely with it.
+        ValueError: The text is not an Avro schema, or the schema cannot be used safely.
     """
 
     def __init__(self, registered: RegisteredSchema) -> None:
@@ -48,7 +48,7 @@ class AvroSchema:
                 self._parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
             self.columns = columns_of(self._parsed, named)
             self._check = DatumCheck(self._parsed, named)
-        except Exception as error:  # of any class, because a schema may have any form
+        except Exception as error:  # an invalid schema may raise any error
             raise ValueError(Reason("its schema is not an Avro schema").also("", f": {error!r}")) from error
 
     def read(self, datum: bytes) -> Any:
@@ -61,7 +61,7 @@ class AvroSchema:
 
 
 def _cleaned(node: Node) -> Node:
-    """Remove attributes that the reader does not need, such as wrong defaults, and rename logical types."""
+    """Return the node with renamed logical types, without attributes that readers ignore, such as defaults."""
     if isinstance(node, str):
         return node
     if isinstance(node, list):
@@ -80,7 +80,7 @@ def _cleaned(node: Node) -> Node:
 
 
 def _changes_the_value(node: Mapping[str, Any]) -> bool:
-    """Whether a node has a supported logical type. In Avro, an invalid logical type has no effect."""
+    """Return whether the node has a supported logical type. In Avro, an invalid logical type has no effect."""
     precision, scale = node.get("precision"), node.get("scale", 0)
     match logical := node.get("logicalType"):
         case "uuid" if node.get("size") != _SIZE_OF_UUID:
@@ -108,7 +108,7 @@ def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
 
 
 _Reader = Callable[[Any, Any, Any], Any]
-# Nanoseconds stay whole numbers, because the table has microseconds, and nothing is truncated. A UUID in text is text.
+# Timestamps in nanoseconds stay integers, because the table's timestamps have microseconds. A text UUID stays a text.
 _READERS: Mapping[str, _Reader] = {
     "int-date": lambda value, _, __: _date(value),
     "int-time-millis": lambda value, _, __: _time(value, 1_000),

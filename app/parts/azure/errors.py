@@ -28,12 +28,12 @@ _TLS_HINT = (
 
 _RULES = ErrorRules(
     {
-        # The service is busy, or received a damaged request: a retry may succeed, as after a 5xx.
+        # The service is busy, or has received a damaged request. A retry may succeed, as after a 5xx.
         "AccountBeingCreated": PASSES,
         "BlobOverwritten": PASSES,
-        "ConditionNotMet": PASSES,  # in a read: the object was replaced between two chunks
+        "ConditionNotMet": PASSES,  # during a download, the object was replaced
         "ContainerBeingDeleted": PASSES,
-        "InvalidBlobOrBlock": PASSES,  # another writer stored the object while its blocks were sent
+        "InvalidBlobOrBlock": PASSES,  # another writer has stored the object meanwhile
         "InvalidBlockList": PASSES,
         "Md5Mismatch": PASSES,
         "ContainerNotFound": Rule(
@@ -49,7 +49,7 @@ _RULES = ErrorRules(
 )
 
 _DETAILS = ("authenticationerrordetail", "reason", "headername", "queryparametername")
-_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # these messages quote the signature
+_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # such messages contain the signature
 _URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
 _HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
 _BROKEN = (azure.DecodeError, azure.IncompleteReadError)
@@ -57,7 +57,7 @@ _BROKEN = (azure.DecodeError, azure.IncompleteReadError)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hints about the credentials (key, signature or identity): if they are refused, or lack rights."""
+    """Hints about the credentials (key, signature or identity), for refused credentials and for missing rights."""
 
     if_wrong: str
     if_too_little: str
@@ -65,7 +65,7 @@ class Access:
 
 
 def access_of(target: AzureTarget) -> Access:
-    """Return the hints for the credentials of a container, without secrets."""
+    """Return the hints for the credentials of a container. Hints contain no secrets."""
     variable, signature = "AZURE_STORAGE_SAS_TOKEN", target.sas_token
     if target.connection_string:
         variable = "AZURE_STORAGE_CONNECTION_STRING"
@@ -91,13 +91,13 @@ def access_of(target: AzureTarget) -> Access:
 
 
 def error_code(error: azure.HttpResponseError) -> str:
-    """Return the service's code of the error, such as ``BlobNotFound``; empty if the answer has no code."""
+    """Return the error code in the service's answer, such as ``BlobNotFound``; empty if the answer has no code."""
     code = getattr(error, "error_code", None) or getattr(error.response, "headers", {}).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
 
 def translate(error: azure.AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
-    """Return the connector's error. ``was_authorised``: whether the service has accepted the credentials before."""
+    """Return the connector's error. ``was_authorised`` is true if the service has accepted the credentials before."""
     if isinstance(error, azure.HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
         return _from_answer(error, doing, access)
     if isinstance(error, azure.ClientAuthenticationError):
@@ -111,7 +111,7 @@ def translate(error: azure.AzureError, doing: str, access: Access, *, was_author
 
 
 def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> ConnectorError:
-    """Translate errors that the service reported."""
+    """Translate an error that the service has reported."""
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
@@ -126,9 +126,9 @@ def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> 
 
 
 def _from_refusal(code: str, doing: str, cause: str, access: Access) -> ConnectorError:
-    """Translate errors of authentication and authorisation."""
+    """Translate an error of authentication or authorisation."""
     if "date header too old" in cause.lower():
-        return RetryableError(doing, cause, _CLOCK_HINT)  # or the request was signed before the machine slept
+        return RetryableError(doing, cause, _CLOCK_HINT)  # a wrong clock, or the machine slept after signing
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:
         return FatalError(doing, cause, access.if_too_little)
     if code == "AuthorizationFailure":
@@ -142,7 +142,7 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
 def _from_credentials(
     error: azure.ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
 ) -> ConnectorError:
-    """Translate errors before a request is sent: a malformed key, or no token."""
+    """Translate an error that occurred before the request was sent: a malformed access key, or a missing token."""
     if not access.is_identity:
         return ConfigError(doing, "the account key is not base64", access.if_wrong)
     cause = f"no token was received: {one_line(error.message)}"
@@ -152,7 +152,7 @@ def _from_credentials(
 
 
 def _cause(error: azure.HttpResponseError, code: str, status: int) -> str:
-    """Return the service's message without request ids and quoted parts of a signature."""
+    """Return the service's message without request ids and without parts of a signature."""
     if not code:
         return f"HTTP {status}"
     texts = [(error.message or "").partition("\n")[0]]
@@ -162,7 +162,7 @@ def _cause(error: azure.HttpResponseError, code: str, status: int) -> str:
 
 
 def _reason(error: azure.AzureError) -> str:
-    """Return the network's message without the object's address, which contains the signature."""
+    """Return the message of a network error without the object's address, because the address contains a signature."""
     if error.inner_exception is None:
         return one_line(_URL.sub("", error.message))
     host, words = _HOST.search(str(error)), _URL.sub("", last_words(error.inner_exception))

@@ -1,4 +1,4 @@
-"""Azure Blob Storage, and its emulator Azurite: the container and its client."""
+"""The store for Azure Blob Storage, and for the emulator Azurite: the container and the client."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -20,16 +20,16 @@ from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
 from app.storage.targets import AzureTarget
 
-_READ_BYTES = 256 << 10  # per read of an answer
-_RETRIES = 2  # of one request; afterwards the pipeline logs the error and retries
-_FIRST_PAUSE = 0.5  # the library's default is 15
+_READ_BYTES = 256 << 10  # number of bytes to read from an answer at a time
+_RETRIES = 2  # retries of a request by the library; then the pipeline logs the error and retries
+_FIRST_PAUSE = 0.5  # seconds before the first retry; the library's default is 15
 
-# Larger objects are sent in blocks of this many bytes. Readers see them after a last request joins them.
-# Each thread has one block in memory.
+# A larger object is sent in blocks of this size in bytes. Readers see the object after the last request, which joins
+# the blocks. Each thread has one block in memory.
 BLOCK = 8 << 20
 _NO_OBJECT = "BlobNotFound"
 _CHANGED = frozenset({"BlobAlreadyExists", "ConditionNotMet", _NO_OBJECT})
-_FOLDER = "hdi_isfolder"  # marks folders among the objects of a hierarchical namespace
+_FOLDER = "hdi_isfolder"  # the metadata of folders in a hierarchical namespace
 
 
 class AzureStore(CloudStore):
@@ -42,8 +42,8 @@ class AzureStore(CloudStore):
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
         if isinstance(error, AzureError):
             translated = translate(error, doing, self._access, was_authorised=self._is_connected)
-            raise translated from None  # the library's text may contain a signature
-        if isinstance(error, UnicodeDecodeError):  # the library reads each refusal as UTF-8
+            raise translated from None  # the library's error may contain a signature
+        if isinstance(error, UnicodeDecodeError):  # the library expects UTF-8
             raise UnexpectedAnswerError("the answer does not come from Azure Blob Storage") from error
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
@@ -67,7 +67,7 @@ class AzureStore(CloudStore):
         return Version(stream.properties.etag, stream.properties.last_modified)
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Store an object with checksums that the service verifies. A large object is sent in blocks."""
+        """Store an object. The service verifies checksums of the content. A large object is sent in blocks."""
         condition: dict[str, Any] = {"overwrite": replaces is not None}
         if isinstance(replaces, str):
             condition |= {"etag": replaces, "match_condition": MatchConditions.IfNotModified}
@@ -94,14 +94,14 @@ class AzureStore(CloudStore):
 
     @cached_property
     def _client(self) -> ContainerClient:
-        """Create the client for all threads. It only raises errors that ``app.parts.azure.errors`` translates."""
+        """Create the client for all threads. ``app.parts.azure.errors`` translates all errors of this function."""
         target, session = self._target, requests.Session()
         adapter = HTTPAdapter(pool_maxsize=self._connections)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         session.auth = lambda request: request  # otherwise a user's .netrc would replace the signature
         options: dict[str, Any] = {
-            # The transport has the time-outs, because the client ignores its own if it has a transport.
+            # Time-outs are set in the transport, because a client with a transport ignores the client's time-outs.
             "transport": RequestsTransport(
                 session=session,
                 connection_timeout=self._timeouts[0],
@@ -123,7 +123,7 @@ class AzureStore(CloudStore):
                 return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
             address = target.endpoint_url or f"https://{target.account}.blob.core.windows.net"
             return ContainerClient(address, target.container, _credential(target), **options)
-        except ValueError as error:  # the text names parts of a connection string, never their values
+        except ValueError as error:  # the message contains no values of a connection string
             hint = "Check AZURE_STORAGE_CONNECTION_STRING, or AZURE_ENDPOINT_URL and AZURE_STORAGE_KEY"
             raise ConfigError(f"connecting to {target.uri}", str(error).rstrip("."), hint) from None
 
@@ -133,7 +133,7 @@ class AzureStore(CloudStore):
 
 
 class MachineIdentity:
-    """Gets tokens from the environment, a workload or managed identity, or (for local runs) the Azure CLI."""
+    """Receives tokens from the environment, a workload or managed identity, or (for local runs) the Azure CLI."""
 
     def __init__(self) -> None:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - takes a third of a second to import
@@ -147,12 +147,12 @@ class MachineIdentity:
         )
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """Implements ``azure.core.credentials.TokenCredential``."""
+        """Return a token, see ``azure.core.credentials.TokenCredential``."""
         try:
             return self._credential.get_token(*scopes, **options)
         except (ValueError, OSError) as error:  # the identity service is unavailable, or answers with a web page
             raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
-        except ClientAuthenticationError as error:  # contains an answer of the identity service, not of the store
+        except ClientAuthenticationError as error:  # its response is not the store's response
             raise ClientAuthenticationError(error.message) from error
 
 
@@ -163,7 +163,7 @@ def _credential(target: AzureTarget) -> AzureNamedKeyCredential | AzureSasCreden
 
 
 def _refuse_what_is_not_azure(answer: PipelineResponse[Any, Any]) -> None:
-    """Refuse the 200 of a web server or proxy, which would look like a stored object."""
+    """Raise an error if a web server or proxy answers 200 instead of the store. The page would look like an object."""
     response = answer.http_response
     if response.status_code < requests.codes.multiple_choices and "x-ms-request-id" not in response.headers:
         raise UnexpectedAnswerError("the answer does not come from Azure Blob Storage")

@@ -1,4 +1,4 @@
-"""``python main.py check`` tests each system that the connector needs, and says what to do about each failure."""
+"""Adds ``python main.py check``, which tests each system that the connector needs, and prints hints for failures."""
 
 from app.parts import NewCommand
 

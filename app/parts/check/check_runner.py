@@ -1,4 +1,4 @@
-"""Runs checks one after the other, each with a time limit."""
+"""Runs checks one after the other. Each check has a time limit."""
 
 import json
 import logging
@@ -17,24 +17,24 @@ logger = logging.getLogger(__name__)
 State = Literal["ok", "FAIL", "--"]
 
 ANSWER_SECONDS: Final = 30.0
-_WIDTH: Final = 9  # characters of the longest name
+_WIDTH: Final = 9  # number of characters of the longest name of a check
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one subject."""
+    """A check of one system or setting."""
 
     name: str
-    subject: str  # an address, for example
-    work: Callable[[], str]  # returns the result in a few words, or raises ``ConnectorError``
-    needs: tuple[str, ...] = ()  # names of earlier checks; if one of them fails, this check is skipped
-    seconds: float = ANSWER_SECONDS  # time limit
-    table: str = ""  # the name of the table, if there are several tables
+    subject: str  # what is checked, for example an address
+    work: Callable[[], str]  # a function that returns the result in a few words, or raises ``ConnectorError``
+    needs: tuple[str, ...] = ()  # names of earlier checks; if an earlier check fails, this check is skipped
+    seconds: float = ANSWER_SECONDS  # the time limit
+    table: str = ""  # the name of the table; empty for a single table
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a check (``--`` is skipped), and its duration in seconds."""
+    """The result of a check (``--`` for a skipped check), and the duration in seconds."""
 
     state: State
     detail: str
@@ -42,9 +42,9 @@ class Result:
 
 
 def run(checks: Iterable[Check], early: Sequence[Check] = ()) -> Iterator[tuple[Check, Result]]:
-    """Yield the result of each check. The checks in ``early`` start with the first one, and their results come last.
+    """Yield the result of each check. The checks in ``early`` start first, and their results are yielded last.
 
-    A check that exceeds its time limit has failed. Its thread continues until the process ends.
+    A check fails if it exceeds its time limit. The thread of the check then continues until the process ends.
     """
     futures = {check.name: WorkPool(check.name).submit(_run, check) for check in early}
     failed: set[tuple[str, str]] = set()
@@ -66,7 +66,7 @@ def line(check: Check, result: Result) -> str:
 
 
 def as_json(check: Check, result: Result, warnings: Sequence[str] = ()) -> str:
-    """Return the result as a JSON object, with the warnings since the previous check."""
+    """Return the result as JSON. ``warnings`` are the warnings since the previous check."""
     state = {"ok": "ok", "FAIL": "failed", "--": "skipped"}[result.state]
     fields = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
     fields |= {"table": check.table} if check.table else {}

@@ -51,19 +51,19 @@ from app.table.layout import TIME_COLUMNS
 
 logger = logging.getLogger(__name__)
 
-_BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
-_TABLE_SECONDS: Final = 120.0  # all files of a table without a schema are listed
-_PLANNED: Final = 1_000  # records; with fewer, no warning says that no record has a column
+_BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector, because a person waits for the result
+_TABLE_SECONDS: Final = 120.0  # long, because all files of a table without a stored schema are listed
+_PLANNED: Final = 1_000  # records for the plan; with fewer records, a warning about a missing column may be wrong
 _PLAN_SECONDS: Final = 120.0
-_SHOWN: Final = 300  # characters of an error message
+_SHOWN: Final = 300  # maximum number of characters of an error message
 _OF_TABLE: Final = frozenset({"topic", "catalog", "registry", "plan", "table"})
-_SERVER: Final = "lake-sink"  # the header Server of a running connector
+_SERVER: Final = "lake-sink"  # the HTTP header Server of a running connector
 _PORT_SECONDS: Final = 5.0
-_SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark's own time-out comes first: its error says more
+_SPARK_SECONDS: Final = START_SECONDS + 10.0  # after Spark's time-out, whose error explains more
 
 
 def check(settings: Settings, options: Namespace) -> int:
-    """Test each system once, and return 1 if a check fails. Only a bucket that ``CREATE_BUCKET`` creates remains."""
+    """Test each system once, and return 1 if a check fails. Nothing remains, except a bucket of ``CREATE_BUCKET``."""
     begin = time.monotonic()
     failed, printed = 0, set[str]()
     with warnings_alone(in_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
@@ -90,9 +90,9 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 
 
 class _Attempts:
-    """The single checks. Later checks use the results of earlier checks."""
+    """Contains the function of each check. Later checks use the results of earlier checks."""
 
-    _application: Application  # once the broker is reached
+    _application: Application  # set after the broker was reached
     _prefix = ""
 
     def __init__(self, settings: Settings) -> None:
@@ -102,15 +102,15 @@ class _Attempts:
         self._store = new_store(settings)
         self._catalog_table: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
-        self._visible: Sequence[str] = ()  # all topics that the broker lists, by their names there
-        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # the input topics among them
+        self._visible: Sequence[str] = ()  # all topics in the broker's list
+        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # existing input topics
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
-        self.spark = Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)  # takes longest
+        self.spark = Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)  # the slowest check
 
     def checks(self) -> Iterator[Check]:
-        """Yield all other checks, each after the checks that it needs. With several tables, those of each come last."""
+        """Yield all checks except ``spark``, in the order of their needs. The checks of several tables are last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         events, registry = settings.stream_timeout_topic, settings.registry_url
@@ -121,7 +121,7 @@ class _Attempts:
         table_needs = ("store", "catalog") if catalog else ("store",)
         every = [
             (settings.http_port, Check("port", f"HTTP_PORT={settings.http_port}", self._try_port)),
-            (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # it may have the table elsewhere
+            (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # may change the table's location
             (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
             (True, Check(topic, settings.input_topic, self._open_topic, ("broker",))),
             (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
@@ -164,7 +164,7 @@ class _Attempts:
         self._topics = topics_among(self._settings, self._visible, self._prefix) if several else ()
         if self._topics:
             return counted(len(self._topics), "topic")
-        topic = open_topic(self._settings, self._application, self._visible)  # raises if none of several topics exists
+        topic = open_topic(self._settings, self._application, self._visible)  # raises if no topic exists
         self._topic, self._topics = topic, [topic.name]
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
@@ -188,7 +188,7 @@ class _Attempts:
         customised = load_customised()
         lane = choose_lane(customised, self._settings)
         if not self._settings.stream_timeout_ms:
-            self._find_silence_hook()  # warns if the hook is never called
+            self._find_silence_hook()  # warns if the function is never called
         if lane.is_stateless:
             return lane.why
         if self._topic is None:
@@ -200,13 +200,13 @@ class _Attempts:
         )
         given, read = topics.topic(self._topic.name), names_of_dataframes(application)
         customised.build(application.dataframe(given), application)
-        if not self._application.is_quix_app:  # the platform's user has all rights
+        if not self._application.is_quix_app:  # on the platform, the user has all rights
             self._check_rights(topics, read)
         others = ", ".join(name for name in topics.all_topics if name != given.name)
         return f"builds a stream; these topics are created if missing: {others}" if others else "builds a stream"
 
     def _check_rights(self, topics: TopicManager, read: Collection[str]) -> None:
-        """Check the rights to read and to write as the stream does. quixstreams' own topics need both."""
+        """Check the stream's rights to read and write its topics. Topics of quixstreams need both rights."""
         assert self._topic is not None, "it was opened before"  # noqa: S101
         connection = self._application.config.broker_address
         admin, regular = new_admin(connection), topics.topics.keys()
@@ -237,7 +237,7 @@ class _Attempts:
 
     def _find_silence_hook(self) -> str:
         hook, of_keys = load_customised().on_stream_timeout, new_deserializer("bytes")
-        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)  # raises without a hook or a topic
+        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)  # raises if hook is missing
         return "is defined"
 
     def _find_latest_schema(self) -> str:
@@ -262,7 +262,7 @@ class _Attempts:
     def _try_store(self) -> str:
         root = self._settings.root if self._settings.has_tables else self._location.root
         folder = f"{root}/_check-{secrets.token_hex(8)}"
-        if isinstance(storage := self._settings.storage, LocalTarget):  # only machines have folders
+        if isinstance(storage := self._settings.storage, LocalTarget):  # other stores have no folders
             path = storage.folder / folder
             self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
         self._store.connect(f"{folder}/")
@@ -308,7 +308,7 @@ def _is_served_by_a_connector(host: str, port: int) -> bool:
 
 
 def _remove(folder: Path, parents: Sequence[Path]) -> None:
-    """Remove a folder, and then its empty parents, the innermost first."""
+    """Remove a folder, and then its empty parent folders, from the innermost to the outermost."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         for parent in parents:

@@ -1,4 +1,4 @@
-"""Checks the rights on the consumer group, and the producer's right. Passes if the broker does not report rights."""
+"""Checks the rights on the consumer group, and the right to write. If the broker reports no rights, checks succeed."""
 
 import json
 import logging
@@ -15,14 +15,14 @@ from app.kafka.errors import producing_failed
 from app.kafka.group import warn_of_others
 from app.kafka.topics import ASKED, describe_with_right
 
-_silent = logging.Logger("nowhere", logging.CRITICAL + 1)  # librdkafka logs a refusal at its highest level
+_silent = logging.Logger("nowhere", logging.CRITICAL + 1)  # hides librdkafka's log line about a refusal
 _ANSWER_SECONDS: Final = 10.0
 
 
 def check_group_rights(admin: AdminClient, group: str, topics: Collection[str]) -> bool:
-    """Warn of other programs in the group that read the topics. Return whether the group does not exist in Kafka.
+    """Warn if other programs in the consumer group read the topics. Return true if the group does not exist in Kafka.
 
-    Raises ``FatalError`` if the user may not read in the group. Only for commands, see ``app.kafka.group``.
+    Raise ``FatalError`` if the user has no right to read in the group. Only for commands, see ``app.kafka.group``.
     """
     reply = describe_with_right(
         lambda: admin.describe_consumer_groups([group], **ASKED)[group], "Read", f"consumer group {group}"
@@ -34,7 +34,7 @@ def check_group_rights(admin: AdminClient, group: str, topics: Collection[str]) 
 
 
 def check_sending(connection: ConnectionConfig) -> None:
-    """Raise ``FatalError`` if the brokers refuse an idempotent producer, which quixstreams uses. Sends nothing."""
+    """Raise ``FatalError`` if the brokers refuse an idempotent producer, which quixstreams uses. No record is sent."""
     states: list[str] = []
     properties = {"enable.idempotence": True, "statistics.interval.ms": 100, "logger": _silent}
     callback = {"stats_cb": lambda text: states.append(json.loads(text)["eos"]["idemp_state"])}

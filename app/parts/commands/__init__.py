@@ -1,6 +1,6 @@
-"""The commands of ``python main.py``. Without a command, ``main.py`` runs the connector.
+"""Runs the commands of ``python main.py``. Without a command, ``main.py`` runs the connector.
 
-Each function of a command may raise the ``ConnectorError`` of a store or a catalog.
+A command's function may raise a ``ConnectorError`` of a store or a catalog.
 """
 
 import logging
@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 
 
 def run(settings: "Settings", options: Namespace) -> int:
-    """Run the command of these options. Each error is one line on standard error, at any LOGLEVEL.
+    """Run the command in ``options``. Each error is printed as one line on standard error, at any LOGLEVEL.
 
-    If a command processes several tables, it continues with the next table after an error.
+    If a command processes several tables, the command continues with the next table after an error.
 
     Returns:
-        The exit code: 0 without an error, otherwise the highest one (see ``app.errors``), or 130 after a signal.
+        The exit code: 0 without errors, otherwise the highest code of the errors (see ``app.errors``); 130 for signals.
 
     Raises:
-        ModuleNotFoundError: a package is not installed.
+        ModuleNotFoundError: A package is not installed.
     """
 
     def through_tables() -> int:
         from app.parts.commands.find_tables import tables_of_group  # noqa: PLC0415
         from app.service.lake import new_store  # noqa: PLC0415 - loading them takes a second
 
-        work = pkgutil.resolve_name(options.work)  # this, too
+        work = pkgutil.resolve_name(options.work)  # also loads slowly
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
         find_all = cache(lambda: [*tables_of_group(settings, new_store(settings))])
@@ -51,7 +51,7 @@ def run(settings: "Settings", options: Namespace) -> int:
             for table_settings in _chosen(settings, options, find_all):
                 is_one = settings.has_tables and not table_settings.has_tables
                 if is_one and not vars(options).get("json"):
-                    print_line(f"-- table {table_settings.table}")  # a comment in SQL
+                    print_line(f"-- table {table_settings.table}")  # printed as an SQL comment
                 where = f"table {table_settings.table}: " if is_one else ""
                 codes.append(_run(options.command, partial(work, table_settings, options), where))
         return max(codes)
@@ -59,11 +59,11 @@ def run(settings: "Settings", options: Namespace) -> int:
     try:
         return _run(options.command, through_tables)
     except KeyboardInterrupt:
-        return _print_error(f"{options.command} was interrupted by a signal", 130)  # as shells report Ctrl-C
+        return _print_error(f"{options.command} was interrupted by a signal", 130)  # a shell's code for Ctrl-C
 
 
 def _chosen(settings: "Settings", options: Namespace, find_all: Callable[[], list["Settings"]]) -> "list[Settings]":
-    """Return the settings of the tables of ``--table``, or of each table that this consumer group has written."""
+    """Return settings for each table in ``--table``. Without this option, for all tables of the consumer group."""
     named = vars(options).get("table")
     if not named and (not settings.has_tables or options.tables in ("itself", "none")):
         return [settings]
@@ -78,12 +78,12 @@ def _chosen(settings: "Settings", options: Namespace, find_all: Callable[[], lis
 
 def _run(command: str, work: Callable[[], int], where: str = "") -> int:
     try:
-        with os_translated(f"running {command}"):  # a full temporary folder, above all
+        with os_translated(f"running {command}"):  # for example, the disk is full
             return int(work())
     except ConnectorError as error:
         return _print_error(f"{where}{error}", error.exit_code)
     except ModuleNotFoundError:
-        raise  # main says how to install the package
+        raise  # main prints how to install the package
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
         hint = "Please report this as a bug; LOGLEVEL=DEBUG shows where it happened"
@@ -97,18 +97,18 @@ def _print_error(message: str, code: int) -> int:
 
 
 def print_line(line: str) -> None:
-    """Print a line on standard output immediately, also into a pipe and at any LOGLEVEL."""
+    """Print a line on standard output at any LOGLEVEL. The line is not buffered, even if the output is a pipe."""
     try:
         print(escape_control_in_lines(line), flush=True)  # noqa: T201
-    except BrokenPipeError:  # a reader such as `head` has ended: the command continues without it
+    except BrokenPipeError:  # the reader, such as `head`, has ended: continue without output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def warnings_alone(*, in_answer: bool) -> Iterator[RecentWarnings]:
-    """Log only warnings, for commands that print their results. If the answer contains the warnings, log nothing.
+    """Log only warnings, because commands print their results. If ``in_answer`` is true, do not log warnings either.
 
-    LOGLEVEL=DEBUG still logs everything.
+    With LOGLEVEL=DEBUG, all lines are logged.
     """
     root, log, warnings = logging.getLogger(), logging.getLogger("app"), RecentWarnings()
     if root.level > logging.DEBUG:

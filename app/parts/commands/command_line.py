@@ -1,4 +1,4 @@
-"""The command line. It needs only the standard library: ``--help`` works before the packages are installed."""
+"""Parses the command line. Only the standard library is imported, so ``--help`` works before packages are installed."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from contextlib import ExitStack
@@ -13,8 +13,8 @@ from app.time_texts import duration
 def new_parser() -> ArgumentParser:
     """Return the parser of commands and options. ``command`` is ``None`` for the connector.
 
-    ``work`` names the command's function. ``needs_broker`` and ``needs_store`` say which settings are required.
-    ``tables``: ``each``, ``one``, those that the command finds ``itself``, or ``none``. ``ends`` closes shared objects.
+    ``work`` is the command's function. ``needs_broker`` and ``needs_store`` are true if these settings are required.
+    ``tables`` is ``each``, ``one``, ``itself`` (the command finds tables) or ``none``. ``ends`` closes shared objects.
     """
     parser = ArgumentParser(
         prog="python main.py",
@@ -49,7 +49,7 @@ def age(text: str) -> timedelta:
 
 
 def count(text: str) -> int:
-    """Parse a number of 1 or more. argparse shows this function's name in errors."""
+    """Parse an integer of at least 1. Error messages of argparse contain the name of this function."""
     if (number := int(text)) < 1:
         raise ValueError
     return number

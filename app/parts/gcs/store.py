@@ -1,4 +1,4 @@
-"""Google Cloud Storage with its API and google-cloud-storage: the bucket, its client, and their errors."""
+"""The store for Google Cloud Storage, with the library google-cloud-storage: the bucket, the client, and the errors."""
 
 import json
 import os
@@ -32,17 +32,17 @@ from app.storage.targets import GcsTarget
 
 PROXY_HINT = "Check STORAGE_URL, and any proxy on the way"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-_EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's variable: a server for tests, which needs no credentials
-# For traces, the library requests the bucket's metadata, which needs another right. Nobody collects these traces.
+_EMULATOR = "STORAGE_EMULATOR_HOST"  # a variable of the library: the address of a test server
+# Disables traces of the library. For traces, the library reads the bucket's metadata, which needs another right.
 _NO_BUCKET_IN_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 
-# The library retries after up to 1, 2, 4, 4, … s, because Google requires a second between two writes of an object.
-# After 10 s the pipeline logs the error and retries.
+# The library retries after at most 1, 2, 4, 4, … s. Google allows only one write of an object per second. After 10 s,
+# the pipeline logs the error and retries.
 RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_timeout(10.0)
-# Bytes per request, and in memory. Larger files are resumable uploads, which readers see after the last chunk.
-# The library always sends up to 8 MiB in one request.
+# Bytes per request, and in memory. Larger files are sent as resumable uploads. Readers see a file after the last chunk.
+# The library always sends files of up to 8 MiB in one request.
 _PIECE = 8 << 20
-_ABSENT = 0  # Google's generation of a missing object
+_ABSENT = 0  # the generation that means: the object must not exist
 _LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
 _NO_LISTING = "the answer is not the listing of a bucket"
 
@@ -53,7 +53,7 @@ _CREDENTIALS_HINT = (
 _SHOWN_CHARACTERS = 300
 
 OF_GOOGLE = (
-    ConnectionError,  # Python's class: the library raises it for an interrupted download
+    ConnectionError,  # Python's class, which the library raises if a download is interrupted
     DataCorruption,
     GoogleAPICallError,
     GoogleAuthError,
@@ -62,9 +62,9 @@ OF_GOOGLE = (
     requests.RequestException,
 )
 _PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
-_CLOCK = "short-lived token"  # in Google's message about a signature from the future or long ago
+_CLOCK = "short-lived token"  # in Google's message about a token with a wrong time
 
-# By an answer's reason, or words of its message.
+# The keys are reasons in Google's answers, or words in messages.
 _RULES = ErrorRules(
     {
         "object mutation operations": Rule(
@@ -81,21 +81,21 @@ _RULES = ErrorRules(
         ),
     },
     # 308: a resumable upload is incomplete. 409: another request writes the object. 410: the session of a resumable
-    # upload has expired, so the upload begins again.
+    # upload has expired, and the upload must begin again.
     passing=frozenset({HTTPStatus.PERMANENT_REDIRECT, HTTPStatus.CONFLICT, HTTPStatus.GONE}),
 )
 
 
 class GcsStore(CloudStore):
-    """One bucket. The version of an object is its generation, a number that Google assigns.
+    """A store for one bucket. The version of an object is the generation, a number that Google assigns.
 
-    Google's library reads ``STORAGE_EMULATOR_HOST``, the address of a server for tests.
+    If ``STORAGE_EMULATOR_HOST`` is set, Google's library uses the test server at this address.
     """
 
     def __init__(self, target: GcsTarget, *, max_workers: int, retry: Retry = RETRY) -> None:
         super().__init__(target.uri, PROXY_HINT, max_workers)
         self._target = target
-        self._options: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # of each request
+        self._options: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # options of each request
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
         if isinstance(error, OF_GOOGLE):
@@ -110,7 +110,7 @@ class GcsStore(CloudStore):
                 if page.raw_page.get("kind") != "storage#objects":
                     raise UnexpectedAnswerError(_NO_LISTING)
                 yield [StoredObject(blob.name, blob.size, blob.time_created) for blob in page]
-        except (AttributeError, JSONDecodeError) as error:  # the library does not check the answer
+        except (AttributeError, JSONDecodeError) as error:  # the library does not check the answer's form
             raise UnexpectedAnswerError(_NO_LISTING) from error
 
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
@@ -130,12 +130,12 @@ class GcsStore(CloudStore):
             blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **self._options)
         except PreconditionFailed as error:
             raise changed(self.uri, key) from error
-        except ValueError as error:  # the store kept a part of a chunk, and the library cannot send the rest
+        except ValueError as error:  # the store has kept only a part of a chunk
             if isinstance(error, JSONDecodeError):
                 raise
             raise UnexpectedAnswerError("the store has not kept all bytes that were sent") from error
         except NotFound as error:
-            # Only the chunks of a resumable upload are sent with PUT.
+            # The library sends only chunks of a resumable upload with PUT.
             if error.response is not None and error.response.request.method == HTTPMethod.PUT:
                 raise UnexpectedAnswerError("the store has forgotten the upload's beginning") from error
             raise
@@ -144,7 +144,7 @@ class GcsStore(CloudStore):
     def _generation_of(self, replaces: str | None, key: str) -> int:
         if replaces is None:
             return _ABSENT
-        if not replaces.isdecimal() or int(replaces) == _ABSENT:  # not a generation
+        if not replaces.isdecimal() or int(replaces) == _ABSENT:  # not a valid generation
             raise changed(self.uri, key)
         return int(replaces)
 
@@ -155,13 +155,13 @@ class GcsStore(CloudStore):
             self._require_bucket(key, error)
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
-        """Raise ``NotFound`` if the bucket is missing, and not only the object. Only the message distinguishes them."""
+        """Raise ``NotFound`` if the bucket is missing. Only the message distinguishes a missing bucket and object."""
         if not message_of(error).startswith("No such object"):
             next(self._pages(key, size=1), None)
 
     @cached_property
     def _bucket(self) -> Bucket:
-        """Create the client at the first use, because a machine's credentials come from the network."""
+        """Create the client at the first use, because reading a machine's credentials needs the network."""
         doing = f"connecting to {self.uri}"
         os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
         credentials = _credentials(self._target.credentials_json, doing)
@@ -178,10 +178,10 @@ class GcsStore(CloudStore):
 
 
 def _version(blob: Blob) -> Version:
-    """Return the object's version. Google's answers always contain it, but a proxy's page with status 200 does not."""
+    """Return the object's version. Raise an error if the version is missing, because a proxy has answered."""
     if blob.generation is None:
         raise UnexpectedAnswerError("the answer has no generation, so it does not come from the store")
-    return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # only uploads return the time
+    return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # only an upload returns its time
 
 
 def _credentials(key: str | None, doing: str) -> Credentials:
@@ -189,7 +189,7 @@ def _credentials(key: str | None, doing: str) -> Credentials:
         return AnonymousCredentials() if os.environ.get(_EMULATOR) else google.auth.default(scopes=_SCOPES)[0]
     try:
         parsed: Credentials = service_account.Credentials.from_service_account_info(json.loads(key), scopes=_SCOPES)
-    except (ValueError, TypeError, AttributeError):  # the messages may contain parts of the key
+    except (ValueError, TypeError, AttributeError):  # the error's message may contain parts of the private key
         hint = (
             "Set it to the complete text of Google's JSON file for a service account's key; for other credentials, "
             "set GOOGLE_APPLICATION_CREDENTIALS"
@@ -199,7 +199,7 @@ def _credentials(key: str | None, doing: str) -> Credentials:
 
 
 def translate(error: BaseException, doing: str) -> ConnectorError:
-    if isinstance(error, RetryError):  # the library has given up
+    if isinstance(error, RetryError):  # the library stopped retrying
         if not isinstance(error.cause, OF_GOOGLE):
             return RetryableError(doing, _plain(str(error.cause or error)))
         error = error.cause
@@ -210,7 +210,7 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
     if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
         try:
             return _from_answer(error.response, doing)
-        except requests.RequestException as interrupted:  # the library has not read the body of a 5xx
+        except requests.RequestException as interrupted:  # the library did not read the body of a 5xx
             return _from_network(interrupted, doing)
     if isinstance(error, GoogleAuthError):
         return _from_credentials(error, doing)
@@ -220,19 +220,19 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """Return the message of a refusal; empty if the answer has no message of Google."""
+    """Return Google's message in a refusal; empty if the answer is not from Google."""
     return _texts_of(error.response)[0] if error.response is not None else ""
 
 
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
-    """Translate errors that the store reported."""
+    """Translate an error that the store has reported."""
     status = response.status_code
     message, reason = _texts_of(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
     words = next((each for each in _RULES.by_name if each in reason or each in message), "")
     if error := _RULES.error(words, status, doing, cause, "" if message else PROXY_HINT, response.headers):
         return error
-    if status == HTTPStatus.NOT_FOUND:  # the callers handle a missing object
+    if status == HTTPStatus.NOT_FOUND:  # callers handle a missing object separately
         return MissingBucketError(doing, cause, "Check STORAGE_URL; create the bucket, then restart")
     if status == HTTPStatus.UNAUTHORIZED:
         return FatalError(doing, cause, _CREDENTIALS_HINT)
@@ -244,7 +244,7 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
 
 
 def _texts_of(response: requests.Response) -> tuple[str, str]:
-    """Return message and reason of a refusal: a JSON document, or a line of text for a download."""
+    """Return the message and the reason in a refusal. The body is JSON, or a line of text for a download."""
     try:
         error = response.json()["error"]
         details = error.get("errors") or [{}]
@@ -283,5 +283,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(message: str) -> str:
-    """Return a line of limited length without a full stop, for use inside a sentence."""
+    """Return the message as one short line without a full stop, for use inside a sentence."""
     return cut(one_line(message), _SHOWN_CHARACTERS)

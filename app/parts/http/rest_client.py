@@ -1,4 +1,4 @@
-"""Sends JSON over HTTP with a bearer token or a password, and translates the errors."""
+"""Sends JSON requests over HTTP with a bearer token or a password, and translates errors."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from app.http_headers import fits_header, retry_after
 from app.json_texts import check_json
 from app.redaction import add_login, add_secrets, redact
 
-# Bytes. A table's description has some kilobytes. Only the first words of a refusal are shown.
+# Maximum sizes in bytes. A table's description has some kilobytes. Error messages show only the start of a refusal.
 _ANSWER_LIMIT = 16 << 20
 REFUSAL_LIMIT = 64 << 10
 _SHOWN_CHARACTERS = 300
@@ -31,7 +31,7 @@ _BUSY = frozenset({HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service's name for messages, and the variables with its address and login."""
+    """The name of a service for messages, and the environment variables with the service's address and login."""
 
     name: str
     url_variable: str
@@ -41,9 +41,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A client's login: a token, or a user with a password; files of a certificate and its key.
+    """The login: a token, or a user with a password, and the files of a client certificate and its private key.
 
-    ``ca`` is a file of authorities for the server's certificate; ``None`` means those of the system.
+    ``ca`` is a file of CA certificates for the server's certificate; ``None`` means the system's CA certificates.
     """
 
     token: str | None = None
@@ -59,7 +59,7 @@ class Credentials:
 
     @property
     def authorization(self) -> str | None:
-        """The header ``Authorization``, if there is a login."""
+        """The HTTP header ``Authorization``; ``None`` without a login."""
         if self.token:
             return f"Bearer {self.token}"
         if self.user is None:
@@ -69,7 +69,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time-outs in seconds: to connect, between two reads of an answer, and for the complete answer."""
+    """Time-outs in seconds: for connecting, between two reads of an answer, and for the complete answer."""
 
     connect: float
     read: float
@@ -77,9 +77,9 @@ class Patience:
 
 
 class Answer:
-    """The answer to an authorised request: 2xx, or a 4xx or 501 for the caller to handle.
+    """The answer to a request: 2xx, or a 4xx or 501 that the caller must handle.
 
-    ``summary`` describes the answer in errors, in the service's words.
+    ``summary`` describes the answer in error messages, with the start of the service's message.
     """
 
     def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
@@ -93,7 +93,7 @@ class Answer:
         """Return the body as a JSON object.
 
         Raises:
-            FatalError: the body is not a JSON object, but a login page or empty, for example.
+            FatalError: The body is not a JSON object, but for example a login page.
         """
         try:
             document = json.loads(self.body)
@@ -107,7 +107,7 @@ class Answer:
 
 
 class RestClient:
-    """A service's API. Only one thread may use it at a time. ``url`` has no slash at its end."""
+    """A client for a service's API. Only one thread may use a client. ``url`` has no slash at the end."""
 
     def __init__(self, service: Service, url: str, credentials: Credentials) -> None:
         token = credentials.token
@@ -118,8 +118,8 @@ class RestClient:
         self._url = url
         self._secret = credentials.secret
         self._session = requests.Session()
-        # With trust_env, a netrc file would replace the token. But trust_env also reads proxies and private
-        # authorities of companies, so these are read here from the usual variables.
+        # With trust_env, a netrc file would replace the token. Without trust_env, requests ignores the variables for
+        # proxies and CA certificates, so this class reads these variables.
         self._session.trust_env = False
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
         of_machine = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
@@ -127,7 +127,7 @@ class RestClient:
         if credentials.certificate and credentials.key:
             self._session.cert = credentials.certificate, credentials.key
         self._session.headers["Accept"] = "application/json"
-        # A small compressed answer may need too much memory.
+        # Compression is refused, because a small compressed answer may need too much memory.
         self._session.headers["Accept-Encoding"] = "identity"
         if credentials.authorization:
             self._session.headers["Authorization"] = credentials.authorization
@@ -137,14 +137,14 @@ class RestClient:
     def ask(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
     ) -> Answer:
-        """Send a request once.
+        """Send a request once, without retries.
 
-        ``path`` is below the base address, encoded, with a leading slash. ``doing`` is the purpose, for messages.
+        ``path`` begins with a slash, is encoded, and is added to ``url``. ``doing`` is the purpose, for messages.
 
         Raises:
-            NotTakenError: no connection, 425, 429.
-            RetryableError: no answer in time, 408, 5xx except 501.
-            FatalError: a redirect, 401, 403, an answer that is too large, a certificate that is not trusted.
+            NotTakenError: No connection, 425, 429.
+            RetryableError: No answer in time, 408, 5xx except 501.
+            FatalError: A redirect, 401, 403, an answer that is too large, a certificate that is not trusted.
         """
         deadline = time.monotonic() + patience.whole
         try:
@@ -160,17 +160,17 @@ class RestClient:
                 return self._to_answer(response, read_answer(response, limit, deadline), limit, doing)
         except requests.RequestException as error:
             raise self._translate(error, doing, patience) from error
-        except HTTPError as error:  # of urllib3, while the body is read
+        except HTTPError as error:  # urllib3's error while the body is read
             raise RetryableError(doing, f"the answer was interrupted: {last_words(error)}") from error
         except TimeoutError:
             raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
-        except OSError as error:  # requests raises it for a missing CA bundle
+        except OSError as error:  # requests raises this error if the CA bundle is missing
             variables = dict.fromkeys([self._service.ca_variable, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
             raise FatalError(doing, str(error), f"Check {', '.join(variables)}") from error
 
     def _to_answer(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
-        # The first words on one line, without secrets that the service repeats.
+        # The start of the answer on one line. Secrets that the service repeats are redacted.
         shown = " ".join(redact(body[:REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
         answer = Answer(self._service, status, response.reason or "", body, shown)
         if status in _BUSY:
@@ -207,7 +207,7 @@ class RestClient:
 
 
 def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> bytes:
-    """Return an answer. Raise ``FatalError`` if parsing it would need too much memory."""
+    """Return ``body``. Raise ``FatalError`` if parsing this JSON would need too much memory."""
     try:
         return check_json(body, limit)
     except ValueError as error:
@@ -216,12 +216,12 @@ def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> byte
 
 
 def read_answer(response: requests.Response, limit: int, deadline: float) -> bytes:
-    """Read at most slightly more than ``limit`` bytes. Unread bytes only cost the connection.
+    """Read at most slightly more than ``limit`` bytes of the answer. After unread bytes, the connection is closed.
 
-    Parts are read as they arrive, because a server that sends single bytes may never fill a complete part.
+    Bytes are read as they arrive, because a slow server may send single bytes.
 
     Raises:
-        TimeoutError: the answer is incomplete at the ``deadline`` (monotonic seconds).
+        TimeoutError: The answer is incomplete at the ``deadline`` (monotonic seconds).
     """
     body = bytearray()
     try:
@@ -231,4 +231,4 @@ def read_answer(response: requests.Response, limit: int, deadline: float) -> byt
                 raise TimeoutError
         return bytes(body)
     finally:
-        body.clear()  # an error's traceback would keep the body in memory
+        body.clear()  # otherwise an error's traceback keeps the body in memory

@@ -1,7 +1,7 @@
 """Writes an Iceberg table instead of a table in the catalog of Quix: pyiceberg commits the files written by Spark.
 
 table           creates the table in the Iceberg catalog, adds columns, and commits the files of each batch
-table_metadata  reads from the table up to which offsets it contains records, and selects snapshots to expire
+table_metadata  reads the end offsets from the table's properties, and selects snapshots to expire
 store_io        reads and writes pyiceberg's metadata files through the connector's store
 
 This package loads before ``pyiceberg.catalog``. pyiceberg would read a configuration file in the home directory or the

@@ -21,7 +21,7 @@ class IcebergTarget:
 
     Args:
         url: The catalog's address, for messages.
-        properties: pyiceberg's settings for the catalog. Variables ``PYICEBERG_CATALOG__DEFAULT__…`` override them.
+        properties: pyiceberg's settings. The variables ``PYICEBERG_CATALOG__DEFAULT__…`` override these settings.
         address: The store's address in Iceberg's metadata, for example ``s3://bucket``.
         namespace: The table's namespace, with dots between the levels.
         group: The consumer group whose offsets the table stores.

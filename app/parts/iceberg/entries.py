@@ -101,8 +101,8 @@ def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None
 def prepare(table: Table, spec_id: int) -> None:
     """Change the table's metadata in memory, so that pyiceberg tries one commit with files of this partition spec.
 
-    Without this change, pyiceberg would repeat a commit without reading the table again. pyiceberg also copies the list
-    of snapshots twenty times in a commit, so the list in memory keeps only snapshots with a branch or tag.
+    Otherwise, pyiceberg would repeat a commit without reading the table again. A commit also copies the list of
+    snapshots twenty times. Therefore the list in memory keeps only snapshots with a branch or tag.
     """
     metadata = table.metadata
     metadata.properties[_RETRIES] = "0"

@@ -33,7 +33,7 @@ class PartitionField:
     """A partition of a table.
 
     Attributes:
-        name: The name in folders. The partition's name in the catalog is not used, because an engine may reuse it.
+        name: The name in folders. The name in the catalog is not used, because engines may reuse such names.
         column: The column of the files that contains the values.
     """
 

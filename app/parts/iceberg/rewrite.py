@@ -257,7 +257,7 @@ class Rewrite:
 
 
 class _Replace(_OverwriteFiles):
-    """A snapshot of the operation ``replace``, which incremental readers skip. pyiceberg has no class for this."""
+    """Creates a snapshot with the operation ``replace``, which incremental readers skip. pyiceberg cannot do this."""
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         summary = super()._summary(snapshot_properties)

@@ -48,7 +48,7 @@ class StoreIO(FileIO):
         """Delete an object if it is a metadata JSON file of this table. Keep all other objects.
 
         Metadata may name objects of other tables. Manifests also stay. If the catalog refuses a commit, pyiceberg
-        deletes the manifests of the commit. But a proxy may have sent the request twice, and the first one may have
+        deletes the manifests of the commit. But a proxy may have sent the request twice, and the first request may have
         succeeded. The engines' maintenance deletes the objects that remain.
         """
         location = location if isinstance(location, str) else location.location
@@ -117,7 +117,7 @@ class _Body(BytesIO):
 
 
 def _check(location: str, body: bytes) -> None:
-    """Raise ``UnreadableError`` if metadata is too large for the memory after pyiceberg has decompressed it."""
+    """Raise ``UnreadableError`` if decompressed metadata would need too much memory."""
     try:
         if body.startswith(MAGIC):
             _check_avro(body)

@@ -1,7 +1,7 @@
 """Reports this run to an OpenLineage collector: START, RUNNING every ten minutes, then COMPLETE, FAIL or ABORT.
 
 Each event contains the topics, the tables with their columns, and the rows written since the last delivered event. A
-separate thread sends the events, so the data never waits. An event that fails causes a warning.
+separate thread sends the events, so records never wait for the collector. A lost event causes a warning.
 """
 
 import logging
@@ -31,8 +31,8 @@ from app.table.type_names import type_name
 
 logger = logging.getLogger(__name__)
 
-_EVERY_SECONDS = 600.0  # during the run
-_AGAIN_SECONDS = 60.0  # after an event that was not delivered
+_EVERY_SECONDS = 600.0  # between two RUNNING events
+_AGAIN_SECONDS = 60.0  # until the retry of an event that was not delivered
 _STOP_SECONDS = 2.0
 _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 _SECRET = re.compile("OPENLINEAGE__.*(KEY|SECRET|AUTH|HEADERS.*)")
@@ -41,7 +41,7 @@ event_v2.set_producer(f"urn:quix-ts-datalake-sink:{__version__}")
 
 
 class Lineage(Thread):
-    """Reports the run of its ``with`` block, with the tables that are open by then."""
+    """Reports the run in the ``with`` block of this object. Each event lists the tables that are open at that time."""
 
     def __init__(self, connector: Connector, lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
@@ -67,16 +67,16 @@ class Lineage(Thread):
         state, facets, why = RunState.COMPLETE, dict[str, Any](), self._error
         if why:
             state = RunState.FAIL if isinstance(why, Exception) else RunState.ABORT
-            text = redact(str(why)) if isinstance(why, ConnectorError) else type(why).__name__  # no values
+            text = redact(str(why)) if isinstance(why, ConnectorError) else type(why).__name__  # without values
             facets["errorMessage"] = facet_v2.error_message_run.ErrorMessageRunFacet(text, "PYTHON")
         if self._send(state, facets):
             self._client.close(_STOP_SECONDS)
 
     def _send(self, state: RunState, facets: Any = None) -> bool:
-        """Send the event. Return whether it was delivered."""
+        """Send an event for this state. Return whether the event was delivered."""
         settings, counts, lakes = self._settings, self._counts(), dict(self._lakes)
         self._topics |= dict.fromkeys(tp.topic for tp in counts.positions)
-        of_tables = {**counts.of_tables, settings.table: counts}  # with several tables, the name is a template
+        of_tables = {**counts.of_tables, settings.table: counts}  # for several tables, table is a template
         totals = {table: of_tables.get(table, Counts()).totals for table in lakes}
         kind = facet_v2.job_type_job.JobTypeJobFacet("BATCH" if settings.until else "STREAMING", "QUIX", "CONNECTOR")
         name = f"{settings.consumer_group}.{settings.table}"
@@ -103,7 +103,7 @@ class Lineage(Thread):
         return True
 
     def _output(self, name: str, lake: Lake, totals: Totals) -> event_v2.OutputDataset:
-        """Return the table with its columns. Its name in a catalog is a symlink to the name of its folder."""
+        """Return the dataset of a table with columns. The table's name in the catalog is a symlink to the folder."""
         target, table, catalog = self._settings.storage, lake.location, self._settings.catalog
         before = self._reported.get(name, Totals())
         written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
@@ -122,7 +122,7 @@ class Lineage(Thread):
 
     @cached_property
     def _client(self) -> OpenLineageClient:
-        """The client of the settings and of its own variables, whose logins must not be logged."""
+        """The client for the settings and for OpenLineage's variables. Logins in these variables are hidden in logs."""
         add_secrets(*(value for name, value in os.environ.items() if _SECRET.fullmatch(name)))
         settings, config = self._settings, dict[str, Any](facets={"source_code_location": {"disabled": True}})
         if "OPENLINEAGE__TRANSPORT__TYPE" not in os.environ:
@@ -131,7 +131,7 @@ class Lineage(Thread):
             config["transport"] = {**transport, **login, "retry": {"total": 0}}
         client = _Client(config=config)
         if isinstance(client.transport, HttpTransport):
-            client.transport.session.stream = True  # an answer's body may be endless
+            client.transport.session.stream = True  # otherwise a huge answer is read
             client.transport.session.hooks["response"].append(_refuse_redirect)
         return client
 
@@ -139,12 +139,12 @@ class Lineage(Thread):
 class _Client(OpenLineageClient):
     @staticmethod
     def _find_yaml_config_path() -> str | None:
-        """Read no file in the working directory, because it could name code to load."""
+        """Ignore a configuration file in the working directory, because this file could name code to load."""
         return os.environ.get("OPENLINEAGE_CONFIG")
 
 
 def ask(settings: Settings) -> str:
-    """Return whether the collector answers, and warn if not. Sends no event, because that would create a run."""
+    """Return a text that says whether the collector answers. No event is sent, because an event would create a run."""
     url, service = str(settings.lineage_url), Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
     client = RestClient(service, url, Credentials(settings.lineage_key))
     try:
@@ -156,7 +156,7 @@ def ask(settings: Settings) -> str:
 
 
 def _refuse_redirect(answer: Any, **_: Any) -> None:
-    if answer.is_redirect:  # the client would follow it without the event
+    if answer.is_redirect:  # after a redirect, the client would lose the event
         answer.close()
         raise OSError(f"it answers {answer.status_code} and redirects to {answer.headers['Location']}")
 

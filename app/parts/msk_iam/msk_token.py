@@ -1,4 +1,4 @@
-"""The IAM login of Amazon MSK: tokens of AWS's signer for the region in the brokers' names."""
+"""The IAM login of Amazon MSK. AWS's signer creates tokens for the region in the brokers' names."""
 
 import logging
 import re
@@ -12,13 +12,13 @@ _HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 class MskToken:
-    """A callback of Kafka's client that returns a token of AWS's signer.
+    """A callback that returns a token of AWS's signer to the Kafka client.
 
-    The client repeats the call at 80 % of a token's 15 minutes.
+    A token is valid for 15 minutes. The client calls the callback again after 80 % of this time.
 
-    librdkafka calls it only in ``poll()``, ``consume()`` and ``flush()`` of the client that needs the token. Without
-    one of these calls, a client of confluent-kafka 2.12 receives no token at all. The loop polls the application's
-    consumer and producer at each turn. ``poll_in_background`` of ``app.kafka.connection`` polls other clients.
+    librdkafka calls the callback only in ``poll()``, ``consume()`` and ``flush()`` of the client that needs the token.
+    Without these calls, a client of confluent-kafka 2.12 receives no token. The consumer's loop polls the application's
+    consumer and producer at each turn. ``poll_in_background`` of ``app.kafka.connection`` polls the other clients.
     ``failure`` is the reason if the last call returned no token.
     """
 
@@ -33,13 +33,13 @@ class MskToken:
         self.failure: str | None = None
 
     def __call__(self, _: str) -> tuple[str, float]:
-        """Return the token and its expiry (epoch seconds). After an error, the client retries in 10 s."""
+        """Return the token, and the time when it expires (Unix seconds). After an error, the client retries in 10 s."""
         try:
             from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - only this login needs it
 
             token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
         except Exception as error:
-            is_missing = isinstance(error, AttributeError)  # without credentials, they are None
+            is_missing = isinstance(error, AttributeError)  # the signer's credentials are None
             text = f"{type(error).__name__}: {error}"
             self.failure = "no AWS credentials were found" if is_missing else one_line(text)
             logger.error("signing the login at Amazon MSK: %s. %s", self.failure, self.hint)  # noqa: TRY400

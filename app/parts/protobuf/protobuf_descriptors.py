@@ -1,7 +1,7 @@
-"""Creates descriptors of a registry's Protobuf schemas. protoc compiles schemas that are texts.
+"""Creates descriptors for Protobuf schemas of a registry. protoc compiles schemas that are texts.
 
-A schema may come from an attacker. protoc has limits of memory, time and output. It opens only the text and files in
-the folders below: it refuses absolute paths, and ``..`` in a path.
+An attacker may have written a schema. Therefore memory, time and output of protoc are limited. A schema can import only
+files of the import folders, because protoc refuses absolute paths and ``..`` in a path.
 """
 
 import base64
@@ -20,19 +20,19 @@ from google.protobuf.message import DecodeError
 from app.errors import RetryableError, cut, one_line
 from app.reason_texts import Reason
 
-# Seconds of the processor; kB of memory; output in blocks of 512 bytes. AWS Glue accepts at most 170 kB of text.
+# Limits of processor time in seconds, memory in kB, output in blocks of 512 bytes. A text in AWS Glue has up to 170 kB.
 _LIMITS: Final = f"ulimit -S -t 3; ulimit -v {40 << 10}; ulimit -f {4 << 10}; ulimit -c 0"
-_SECONDS, _LONGEST_PACKAGE = 10.0, 511  # protoc's limit, as each part of a package may be searched for each type
+_SECONDS, _LONGEST_PACKAGE = 10.0, 511  # 511 characters is also protoc's limit
 _SCRIPTS, _PACKAGES = map(sysconfig.get_path, ("scripts", "purelib"))
 _COMMAND: Final = (
     *("/bin/sh", "-c", f'{_LIMITS}; exec "$0" "$@"', f"{_SCRIPTS}/protoc"),
     *("-Ithe text=/dev/stdin", f"-I{Path(__file__).parent}/imports", f"-Igoogle/type={_PACKAGES}/google/type"),
     *("the text", "--include_imports", "-o/dev/stdout"),
 )
-_OF_MACHINE: Final = (2, 126, 127, -1, -2, -9, -15)  # codes of the shell, and signals of other programs
-_IS_MAP: Final = f"is_map_{token_hex()}"  # an attacker cannot guess it
-_GIVEN: Final = "google/(protobuf|type)/|metadata/metadata|additionalTypes/decimal"  # imports that protoc finds
-# AWS's serializer writes these texts for its own parser. It omits options of other files, but not their imports.
+_OF_MACHINE: Final = (2, 126, 127, -1, -2, -9, -15)  # exit codes after an error of the shell, or after a signal
+_IS_MAP: Final = f"is_map_{token_hex()}"  # random, so that an attacker cannot guess this name
+_GIVEN: Final = "google/(protobuf|type)/|metadata/metadata|additionalTypes/decimal"  # available imports
+# Corrections of texts that AWS's serializer writes for AWS's parser: it omits options of other files, but no imports.
 _OF_AWS: Final = {
     r"^ +option map_entry = true;$": f'reserved "{_IS_MAP}";',  # protoc refuses this option in a text
     r"(?<=[\s\[])metadata\.(metadata_(key|value))(?= =)": r"(.metadata.\1)",
@@ -41,7 +41,7 @@ _OF_AWS: Final = {
 
 
 def descriptors(schema: str) -> Sequence[FileDescriptorProto]:
-    """Return the file of a descriptor in base64, or the files that ``compiled`` returns for a text."""
+    """Parse a descriptor in base64, and return its file. For a text, return the files that ``compiled`` returns."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))
     except (ValueError, DecodeError):
@@ -52,11 +52,11 @@ def descriptors(schema: str) -> Sequence[FileDescriptorProto]:
 
 
 def compiled(text: str) -> Sequence[FileDescriptorProto]:
-    """Return the imported files, and then the file of this text.
+    """Compile a text with protoc. Return the imported files, and then the file of the text.
 
     Raises:
-        ValueError: why the schema cannot be used.
-        RetryableError: this machine cannot run protoc now.
+        ValueError: The schema cannot be used. The message contains the reason.
+        RetryableError: This machine cannot run protoc now.
     """
     for written, ours in _OF_AWS.items():
         text = re.sub(written, ours, text, flags=re.MULTILINE)

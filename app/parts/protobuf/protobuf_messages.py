@@ -1,4 +1,4 @@
-"""Reads Protobuf messages with the descriptors of their schemas in a registry, without generated code."""
+"""Reads Protobuf messages with the schemas in a registry, without generated code."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
@@ -23,26 +23,26 @@ from app.parts.registry.registered_schemas import RegisteredSchemas, payload
 from app.reason_texts import Reason
 
 _OWN_NAME: Final = "the schema of the record"
-# In the order of their imports.
+# Google's standard files. A file is after the files that it imports.
 _NAMES: Final = "any descriptor duration empty field_mask source_context struct timestamp type api wrappers"
 _STANDARD: Final = {
     f"google/protobuf/{name}.proto": import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _NAMES.split()
 }
-_SECONDS: Final = 30.0  # for the texts of a schema; 100 texts take 20 s
+_SECONDS: Final = 30.0  # for compiling a schema with its references; 100 texts need 20 s
 _NUMBER_BITS: Final = 35
-_MORE: Final = 0x80  # a bit in each byte except the last
+_MORE: Final = 0x80  # the bit that is set in each byte of a number except the last byte
 _OF_AN_OBJECT: Final = 4
 _VARINT, _SIZED, _GROUP = 0, 2, 3  # wire types of fields
-_FIXED: Final = {1: 8, 5: 4}  # bytes of the other wire types
+_FIXED: Final = {1: 8, 5: 4}  # size in bytes of values of the other wire types
 _Read = Callable[[Any], Any]
 _Readers = Callable[[Descriptor | EnumDescriptor], _Read]
 
 
 class ProtobufSchema:
-    """The messages of one file.
+    """A schema: one Protobuf file, which defines types of messages.
 
     Raises:
-        ValueError: why the file cannot be used.
+        ValueError: The file cannot be used. The message contains the reason.
     """
 
     def __init__(self, registered: RegisteredSchema) -> None:
@@ -64,22 +64,22 @@ class ProtobufSchema:
         if self._is_of_glue:
             kinds = sorted(nested(kinds, "nested_types"), key=attrgetter("full_name"))
         self._first = [*kinds]
-        # Number of values in an empty message, including the object.
+        # The number of values in an empty message. The object is also counted.
         self._cells = cache(lambda kind: _OF_AN_OBJECT + sum(not field.has_presence for field in kind.fields))
         self._reader: _Readers = cache(lambda kind: _reader(kind, self._reader))
-        self._by_path: dict[tuple[int, ...], _Messages | ValueError] = {}  # or the error of a wrong path
+        self._by_path: dict[tuple[int, ...], _Messages | ValueError] = {}  # the error for a wrong path
 
     def read(self, data: bytes) -> Any:
-        """Decode the path of a message in the file, and the message.
+        """Decode a message. The bytes begin with the path of the message's type in the file.
 
         Raises:
-            ValueError: the path is wrong, or the bytes are not a message.
+            ValueError: The path is wrong, or the bytes are not a message of this type.
         """
         path, size = self._path(data)
         return self._messages(path).read(data[size:])
 
     def read_all(self, data: Sequence[bytes]) -> list[Any]:
-        """Decode many messages. Raise ``ValueError`` also for messages of several types."""
+        """Decode many messages of one type. Raise ``ValueError`` if the messages have several types."""
         path, size = self._path(data[0])
         if any(each[:size] != data[0][:size] for each in data):
             raise ValueError("different messages")
@@ -92,12 +92,12 @@ class ProtobufSchema:
         return self._messages(self._path(data)[0]).names
 
     def _path(self, data: bytes) -> tuple[tuple[int, ...], int]:
-        """Return the path of the message in its file, and the size of the path in bytes."""
+        """Return the path of the message's type in the file, and the size of the path in bytes."""
         number, at = _number(data, 0)
         if self._is_of_glue:
             return (number,), at
         path = []
-        for _ in range(number >> 1):  # Confluent's numbers are in zigzag encoding
+        for _ in range(number >> 1):  # Confluent uses zigzag encoding
             index, at = _number(data, at)
             path.append(index >> 1)
         return tuple(path) or (0,), at
@@ -138,12 +138,12 @@ class _Messages:
         self.names = frozenset(descriptor.fields_by_name)
 
     def most_cells(self, data: Sequence[bytes]) -> int:
-        """Return the maximum number of values in these messages: two bytes may become a hundred zeros."""
+        """Return the maximum number of values in these messages. For example, two bytes may become a hundred zeros."""
         size = sum(map(len, data))
         return len(data) * self._cells(self._descriptor) + size + size // 2 * self._widest
 
     def _count(self, data: bytes) -> int:
-        """Count the values of a message, until there are too many."""
+        """Return the number of values in a message. Stop counting above ``MOST_OBJECTS``."""
         cells, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
         while parts and cells <= MOST_OBJECTS:
             at, end, descriptor = parts.pop()
@@ -167,15 +167,15 @@ class _Messages:
         return self.decoded(data)
 
     def decoded(self, data: bytes) -> Any:
-        """Decode a message whose number of values was checked before."""
+        """Decode a message. The caller must check the number of values before."""
         try:
             return self._value(self._class.FromString(data))
-        except Exception as error:  # a DecodeError or any other error, because a schema may have any form
+        except Exception as error:  # usually a DecodeError; an unusual schema may cause any error
             raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error!r}")) from error
 
 
 def _parts(descriptor: Descriptor) -> Collection[Descriptor]:
-    """Return the types of messages that a message may contain."""
+    """Return the types of all messages that a message of this type may contain, at any depth."""
     kinds: set[Any] = set()
     todo = [descriptor]
     while todo:
@@ -198,7 +198,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, added: set[str]) -> None:
-    """Add a file under this name. Imports may be missing if only options need them."""
+    """Add a file under this name. Remove imports that are missing, because only options may need these imports."""
     if name in added:
         return
     file.name = name
@@ -225,11 +225,11 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _reader(kind: Descriptor | EnumDescriptor, readers: _Readers) -> _Read:
-    """Return a function that names an enum's value, or converts a message to an object without its unset fields."""
+    """Return a function that converts an enum's number to a name, or a message to an object without unset fields."""
     if kind.full_name in _WELL_KNOWN:
         return _WELL_KNOWN[kind.full_name]
     if isinstance(kind, EnumDescriptor):
-        names = {value.number: value.name for value in reversed(kind.values)}  # the first alias wins
+        names = {value.number: value.name for value in reversed(kind.values)}  # the first alias is used
         return lambda number: names.get(number, str(number))
     fields = [
         (field.name, field.has_presence and not field.has_default_value, _field(field, readers))
@@ -262,7 +262,7 @@ def _scalar(field: FieldDescriptor, readers: _Readers) -> _Read:
         return lambda value: value
 
     def read(message: Any) -> Any:
-        return readers(kind)(message)  # created at the first value, because message types may be recursive
+        return readers(kind)(message)  # created at the first value, because types may be recursive
 
     return read
 
@@ -289,7 +289,7 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
         rows = self.get(schema).read_all(data)
         names = dict.fromkeys(name for row in rows for name in row)
         arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
-        # No column type fits whole numbers of more than 63 bits, which Arrow infers.
+        # For integers of more than 63 bits, Arrow infers a type that no column has.
         if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
             raise ValueError("no type for all values")
         return arrays

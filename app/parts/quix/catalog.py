@@ -1,4 +1,4 @@
-"""The REST catalog of Quix: the requests of quixstreams' data lake sink, and the description of files in them."""
+"""The client for the REST catalog of Quix. It sends the same requests as the data lake sink of quixstreams."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ _OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
 _SERVICE = Service("the catalog", "CATALOG_URL", "CATALOG_AUTH_TOKEN")
-# A catalog may write a thousand files of a request into its database before it answers.
+# Long time-outs, because a catalog may write a thousand files into a database before the catalog answers.
 _PATIENCE = Patience(connect=10.0, read=60.0, whole=120.0)
-# For requests that no row needs, because the batch waits for them.
+# Short time-outs for requests that are not necessary, because the batch waits for the answers.
 _OPTIONAL = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog(Catalog):
-    """A table of the catalog, for one thread at a time. ``announces``: inform the query API of new files."""
+    """A table in the catalog. Only one thread may use this object. ``announces``: notify the query API of new files."""
 
     def __init__(
         self, target: QuixTarget, _: object = None, announces: bool = False, patience: Patience = _PATIENCE
@@ -47,7 +47,7 @@ class QuixCatalog(Catalog):
         self._query_api = QueryApi(target.query_api) if announces and target.query_api else None
 
     def check(self) -> CatalogTable | None:
-        """Check that the catalog answers and accepts the login. Its health page may be public, but tables are not."""
+        """Check that the catalog answers, and return the table. Reading the table also checks the login."""
         doing = f"connecting to the catalog at {self._url}"
         answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
@@ -65,10 +65,10 @@ class QuixCatalog(Catalog):
         return _table_of(answer.json_object(doing), doing)
 
     def create_table(self, location: str, spec: PartitionSpec) -> CatalogTable:
-        """Create the table and return the catalog's version of it, which another member may have created first.
+        """Create the table, and return the table in the catalog. Another member may have created this table first.
 
-        The partition spec is sent empty, because the catalog fills it from the first files. The expected columns are a
-        property. The catalog cannot infer virtual partitions from files: with them, the complete spec is sent.
+        The catalog infers the partition spec from the first files, so the request contains an empty spec. With virtual
+        partitions, the request contains the complete spec, because the catalog cannot infer virtual partitions.
         """
         doing = f"creating {self._table_words}"
         order = list(spec.order)
@@ -91,24 +91,24 @@ class QuixCatalog(Catalog):
         if answer.status != HTTPStatus.CONFLICT:
             _require_done(answer, doing)
         table = self.table()
-        if table is None:  # catalogs also answer 404 if their store has failed
+        if table is None:  # the catalog also answers 404 if its store has failed
             raise RetryableError(doing, f"the catalog answered {answer.status}, but the table does not exist")
         return table
 
     def sync_properties(self, table: CatalogTable, spec: PartitionSpec) -> None:
-        """Update the properties of an existing table to the settings, in one request if anything differs."""
+        """If properties of an existing table differ from the settings, update the properties in one request."""
         changes = _changes(table.properties, spec)
         if changes:
             doing = f"changing {', '.join(changes)} of {self._table_words}"
             self._ask_optionally("PATCH", "properties", doing, {"properties": changes})
 
     def add_source(self, topic: str) -> None:
-        """Register the topic as a source of the table, so that it is listed before its first file."""
+        """Register the topic as a source of the table, so that the catalog lists the topic before the first file."""
         doing = f"adding topic {topic} as a source of {self._table_words}"
         self._ask_optionally("POST", "sources", doing, {"source": self._source(topic)})
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-        """Divide files into portions for one request each. After a refusal for its size, portions are half as large."""
+        """Divide files into portions for one request each. After a request that is too large, portions are halved."""
         return portions(files, self._entry_with_bounds, self._most_bytes)
 
     def add_files(
@@ -117,7 +117,7 @@ class QuixCatalog(Catalog):
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
-        """Register the files in one request. ``topic`` is ``None`` if the catalog has counted these files already."""
+        """Register the files in one request. ``topic`` is ``None`` if these files may be counted already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
         if topic is not None:
@@ -130,7 +130,7 @@ class QuixCatalog(Catalog):
             raise TooLargeError(doing, answer.summary, "Raise its limit, or set fewer columns in STATS_COLUMNS")
         _require_done(answer, doing)
         if answer.body:
-            answer.json_object(doing)  # a login page with status 200 means that nothing is registered
+            answer.json_object(doing)  # raises an error for a login page with status 200
         if self._query_api:
             self._query_api.files_added(files)
 
@@ -142,7 +142,7 @@ class QuixCatalog(Catalog):
         return self._client.ask(method, path, doing, body, patience=self._patience)
 
     def _entry_with_bounds(self, file: DataFile) -> Mapping[str, Any]:
-        """Return the entry and, if there are any, the bounds with which readers skip the file."""
+        """Return the entry of a file. If known, the entry contains bounds, so that readers can skip the file."""
         bounds = column_stats(file.footer, self._stats_columns)
         return {**entry(file), "column_stats": bounds} if bounds else entry(file)
 
@@ -155,7 +155,7 @@ class QuixCatalog(Catalog):
         }
 
     def _ask_optionally(self, method: str, name: str, doing: str, body: Mapping[str, Any]) -> None:
-        """Send a request and only log a failure, because no row depends on it, and old catalogs answer 501."""
+        """Send a request that is not necessary, and only log a failure. Old catalogs answer 501."""
         try:
             answer = self._client.ask(method, f"{self._path}/{name}", doing, body, patience=_OPTIONAL)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
@@ -173,10 +173,10 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
 
 
 def _changes(stored: Mapping[str, Any], spec: PartitionSpec) -> Mapping[str, Any]:
-    """Return the changes to the properties of a table.
+    """Return the properties of a table that must be changed.
 
-    The connector decides which columns have bounds. The table's owner may have set its order in the catalog, so the
-    connector only sets it if it is missing.
+    The connector decides which columns have bounds. The property for the order of rows is only set if it is missing,
+    because the table's owner may have set this property.
     """
     changes: dict[str, Any] = {}
     stats = sorted(spec.stats_columns) or None
@@ -187,7 +187,7 @@ def _changes(stored: Mapping[str, Any], spec: PartitionSpec) -> Mapping[str, Any
 
 
 def _listed(stored: object) -> list[str] | None:
-    """Return sorted column names. In early tables, they are one text with commas."""
+    """Return the sorted names of columns. In old tables, the property is one text with commas."""
     names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
     return sorted(stripped for name in names if (stripped := str(name).strip())) or None
 
@@ -200,10 +200,10 @@ def _require_done(answer: Answer, doing: str) -> None:
 
 
 def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
-    """Return the table of a description. Missing and null fields count as empty.
+    """Convert the catalog's description of a table. Missing fields and null fields are treated as empty.
 
     Raises:
-        FatalError: a location is not a text, or a spec is not a list of texts.
+        FatalError: The location is not a text, or the partition spec is not a list of texts.
     """
     location = document.get("location")
     spec = document.get("partition_spec")

@@ -1,4 +1,4 @@
-"""Reads address, login and table of Quix's REST catalog and query API from the settings."""
+"""Reads the addresses and logins of Quix's REST catalog and query API, and the table, from the settings."""
 
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -8,14 +8,14 @@ from app.config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class QuixTarget:
-    """A table in a REST catalog of Quix, or at the query API.
+    """A table in a REST catalog of Quix, or in the query API.
 
     Args:
-        url: Base address without a slash at its end, e.g. ``https://catalog.example.com/api/v1``.
-        token: Bearer token, if there is one.
-        workspace_id: Workspace of the table's topics; empty outside Quix Cloud.
-        stats_columns: Columns whose bounds (zone maps) are sent; empty for all columns that can have bounds.
-        query_api: Query API to notify of new files, if files are registered and the platform has one.
+        url: The base address without a slash at the end, for example ``https://catalog.example.com/api/v1``.
+        token: The bearer token; ``None`` if not needed.
+        workspace_id: The workspace of the table's topics; empty outside Quix Cloud.
+        stats_columns: The columns whose bounds (zone maps) are sent; empty for all columns that can have bounds.
+        query_api: The query API to notify of new files; ``None`` if files are not registered, or without a query API.
     """
 
     url: str
@@ -28,7 +28,7 @@ class QuixTarget:
 
 
 def new_target(settings: Settings) -> QuixTarget | None:
-    """Return the catalog to register in, if there is one. The platform's token is only sent to the platform's host."""
+    """Return the catalog; ``None`` if no catalog is set. The platform's token is only sent to the platform's host."""
     platform_url = settings.platform_catalog_url
     url, token = settings.catalog_url or platform_url, settings.catalog_auth_token
     if url is None:

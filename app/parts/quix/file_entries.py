@@ -1,7 +1,7 @@
-"""The descriptions of files in requests: entries, and zone maps with the smallest and largest value of each column.
+"""Describes files for requests to the catalog. A zone map contains the smallest and the largest value of a column.
 
-A reader skips a file if the zone maps exclude its condition. Therefore a bound may be too wide but never too narrow. If
-a bound is uncertain, the column has no zone map.
+A reader skips a file if the zone maps show that no row meets the reader's condition. Therefore a bound may be too wide,
+but never too narrow. If a bound is uncertain, the column has no zone map.
 """
 
 import json
@@ -17,19 +17,19 @@ from app.model import KEY_COLUMN, DataFile
 from app.table.type_names import scalar_count
 
 MOST_FILES: Final = 1_000
-# Web servers accept a body of 1 MiB unless configured otherwise, and the source needs some of it.
+# By default, web servers accept a request of up to 1 MiB. The rest is for other fields of the request.
 MOST_BYTES: Final = 900_000
 _Bounds = tuple[Any, Any]
 _WITH_BOUNDS = (types.is_integer, types.is_floating, types.is_decimal, types.is_timestamp, types.is_date)
 
 
 def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return the zone maps of a file that Spark wrote, in the catalog's form. ``columns=None`` means all columns.
+    """Return the zone maps of a file that Spark has written, for these columns. ``None`` means all columns.
 
     Returns:
-        By column: ``type`` (``numeric`` with floats as bounds, ``timestamp`` with ISO 8601 texts), ``min``, ``max``,
-        ``null_count`` and ``value_count`` (values other than null). Only columns of numbers, decimals, dates and
-        timestamps with at least one value, without the key, and without fields of structs and lists.
+        For each column: ``type`` (``numeric`` with floats as bounds, ``timestamp`` with ISO 8601 texts), ``min``,
+        ``max``, ``null_count`` and ``value_count`` (without nulls). A column must contain numbers, decimals, dates or
+        timestamps, and at least one value. The message key, and fields of structs and lists, have no zone map.
     """
     stats = {}
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
@@ -54,9 +54,9 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
 
 
 def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
-    """Yield name, type and position of each column that can have a zone map.
+    """Yield the name, type and position of each column that can have a zone map.
 
-    The path does not identify a column: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
+    A path cannot identify a column, because the field ``b`` of a struct ``a`` and the column ``a.b`` have equal paths.
     """
     leaf = 0
     for field in schema:
@@ -66,21 +66,21 @@ def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
 
 
 def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Bounds | None:
-    """Return the smallest and largest value of row groups with values in the catalog's form; ``None`` if uncertain."""
+    """Return the smallest and the largest value of these row groups, in the catalog's form; ``None`` if uncertain."""
     try:
         values = [value for statistics in groups for value in (statistics.min, statistics.max)]
-    except OverflowError:  # a date after the year 9999, which neither Python nor ISO 8601 supports
+    except OverflowError:  # Python and ISO 8601 do not support dates after the year 9999
         return None
     if not values or any(value is None for value in values):
         return None
-    # In SQL, NaN is larger than all numbers, so x > 100 must find a file with NaN. In Spark's files, NaN may be the
-    # largest value of a row group. JSON has no infinity, so the request would be refused.
+    # In SQL, NaN is larger than all numbers, so a query for x > 100 must read a file with NaN. Spark may write NaN as
+    # the largest value of a row group. JSON does not support NaN and infinity, so the catalog would refuse the request.
     if any(isinstance(value, float) and not math.isfinite(value) for value in values):
         return None
     low, high = min(values), max(values)
     if types.is_temporal(kind):
         return low.isoformat(), high.isoformat()
-    below, above = float(low), float(high)  # above 2**53, most integers lie between two floats
+    below, above = float(low), float(high)  # most integers above 2**53 are between two floats
     return (
         math.nextafter(below, -math.inf) if below > low else below,
         math.nextafter(above, math.inf) if above < high else above,
@@ -88,7 +88,7 @@ def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Boun
 
 
 def entry(file: DataFile) -> Mapping[str, Any]:
-    """Return the description with which readers find the file and its rows."""
+    """Return the description of a file, which readers use to find the file."""
     return {
         "file_path": file.uri,
         "file_size": file.size,
@@ -103,11 +103,11 @@ def portions(
     describe: Callable[[DataFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Sequence[DataFile]]:
-    """Divide files into portions whose descriptions fit into a request. A file that is too large is sent separately."""
+    """Divide files into portions whose descriptions fit into a request. Each larger file is a separate portion."""
     portion: list[DataFile] = []
     size = 0
     for file in files:
-        more = len(json.dumps(describe(file))) + 2  # the comma and blank between two descriptions
+        more = len(json.dumps(describe(file))) + 2  # the comma and space between two descriptions
         if portion and (len(portion) == MOST_FILES or size + more > most_bytes):
             yield portion
             portion, size = [], 0

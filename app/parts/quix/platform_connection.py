@@ -1,6 +1,6 @@
 """Parses the platform's connection to the blob storage: ``Quix__BlobStorage__Connection__Json``.
 
-No message of this module repeats the document, because it contains secrets.
+No error message of this module contains a part of this JSON document, because the document contains secrets.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Any, Final
 from app.config import parsers as parse
 from app.storage.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
 
-# If the key is the id of a Quix user, the platform's gateway needs the secret as session token.
+# If the access key is the id of a Quix user, the platform's gateway needs the secret also as session token.
 _USER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
 
 
 def parse_connection(text: str, default_region: str = "us-east-1") -> StorageTarget:
-    """Parse the platform's connection. Keys may be in Pascal, camel or snake case; a provider's case is ignored."""
+    """Parse the platform's connection. Field names may be in Pascal, camel or snake case; the provider in any case."""
     document = _by_plain_name(parse.json_object(text))
     match _plain(str(document.get("provider"))):
         case "local":
@@ -25,7 +25,7 @@ def parse_connection(text: str, default_region: str = "us-east-1") -> StorageTar
         case "s3":
             return _s3_target(_Section(document, "S3Compatible"), default_region)
         case "minio" | "s3compatible":
-            # Without the address, the keys of another store would be sent to AWS.
+            # The address is required. Otherwise the access keys of another store would be sent to AWS.
             return _s3_target(_Section(document, "S3Compatible"), default_region, "ServiceUrl")
         case "gcp" | "gcs" | "google" | "googlecloudstorage":
             return _s3_target(_Section(document, "S3Compatible"), default_region, service_url=_GOOGLE_S3)
@@ -48,10 +48,10 @@ def _s3_target(section: "_Section", default_region: str, *required: str, service
 
 
 def _azure_target(section: "_Section") -> AzureTarget:
-    """Read the section of Azure. The field of the key may contain a connection string."""
+    """Read the section of Azure. The field for the access key may contain a connection string."""
     key = section.optional("Key") or section.optional("AccountKey")
     connection_string = section.optional("ConnectionString")
-    if key and ";" in key:  # a connection string, because a key is base64
+    if key and ";" in key:  # a connection string, because base64 has no semicolon
         key, connection_string = None, key
     section.require("ContainerName", *([] if connection_string else ["AccountName"]))
     container = section.text("ContainerName", parse.container)
@@ -67,7 +67,7 @@ def _azure_target(section: "_Section") -> AzureTarget:
 
 
 class _Section:
-    """An object of the connection, with the names in the platform's documentation."""
+    """An object in the document. Fields are read by the names in the platform's documentation."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
         values = document.get(_plain(name))

@@ -19,9 +19,9 @@ _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 
 
 class QueryApi:
-    """Sends notifications on another thread. A lost notification loses no file, because the catalog contains the files.
+    """Sends notifications on another thread. If a notification is lost, the catalog still contains the files.
 
-    If more than ``most_waiting`` batches wait, later ones are dropped.
+    If ``most_waiting`` notifications wait, new notifications are dropped.
     """
 
     def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:
@@ -34,7 +34,7 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[DataFile]) -> None:
-        """Queue a notification of the files, without waiting. If the queue is full, drop the notification."""
+        """Put a notification about these files into the queue, without waiting. A full queue drops notifications."""
         if self._pool.waiting < self._most_waiting:
             self._pool.submit(self._send_all, files)
         else:
@@ -62,7 +62,7 @@ class QueryApi:
             logger.info("%s: it works again", self._doing)
 
     def _log_failure(self, message: str) -> None:
-        """Warn once, until it works again."""
+        """Log a warning for the first failure. Do not warn again until a notification succeeds."""
         logger.log(
             logging.DEBUG if self._is_failing else logging.WARNING,
             "%s. The files are in the lake and in the catalog; queries find them a little later",

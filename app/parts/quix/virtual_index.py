@@ -1,4 +1,4 @@
-"""The index files of virtual partitions, in which the catalog of Quix and its readers find their values."""
+"""Writes the index files of virtual partitions. The catalog of Quix and readers use these files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 def write_index(
     data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
 ) -> bool:
-    """Write the index file of a data file: its values of virtual partitions. Return whether there were any.
+    """Write the index file of a data file. Return false if the data file contains no virtual partition values.
 
-    Virtual partition columns have no folders, so the catalog reads its partition tree from these files. They contain
-    no data, so a failure does not stop a batch.
+    Virtual partition columns have no folders, so the catalog reads the partition tree from index files. Index files
+    contain no records, so a failure does not stop a batch.
 
-    The index contains the distinct values of the virtual columns, in the order of the partition tree, without missing
-    columns, lists and structs. Each row also contains the file's partition values, unescaped, as strings.
+    The index file contains the distinct values of the virtual columns, in the order of the partition tree. Missing
+    columns, lists and structs are omitted. Each row also contains the file's partition values, as unescaped strings.
     """
     with pq.ParquetFile(data_file) as file:
         schema = file.schema_arrow

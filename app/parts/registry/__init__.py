@@ -1,1 +1,1 @@
-"""Schema registries: Confluent's, registries with its protocol, and AWS Glue."""
+"""Schema registries: registries with Confluent's API, and AWS Glue."""

@@ -1,4 +1,4 @@
-"""Creates the client of the settings' schema registry: with Confluent's API, or of AWS Glue."""
+"""Creates a client for the schema registry in the settings, with Confluent's API or the API of AWS Glue."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
-    """Return the schema registry. Certificates as text in the settings become files in the scratch folder."""
+    """Return the schema registry. If a certificate is a text in the settings, write a file into the scratch folder."""
 
     def file(name: str, pem: str | None) -> str | None:
         if pem is None or not is_pem(pem):

@@ -1,4 +1,4 @@
-"""Queries the schema registry of AWS Glue, and returns answers in the form of Confluent's API."""
+"""Queries the schema registry of AWS Glue, and converts answers to the form of Confluent's API."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from app.storage.s3.errors import error_code, status_of
 
 Keys = tuple[str | None, str | None, str | None]
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 1})
-_OF_ANOTHER_FORM: Final = (ValueError, AttributeError, TypeError, RecursionError)  # if the answer is not Glue's
+_OF_ANOTHER_FORM: Final = (ValueError, AttributeError, TypeError, RecursionError)  # the answer is not from Glue
 _ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, *_OF_ANOTHER_FORM)
 _PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRetrievalError, ResponseParserError)
 _BUSY: Final = ("Throttling", "TooManyRequests", "RequestLimitExceeded")
@@ -34,11 +34,11 @@ _HINT: Final = (
 
 
 class GlueClient:
-    """A ``Client`` of the registry ``glue://<region>/<name>``. A GUID is a schema version, a subject a schema's name.
+    """A ``Client`` for ``glue://<region>/<name>``. A GUID is the id of a schema version. A subject is a schema's name.
 
     Args:
-        keys: access key, secret and session token; ``None`` if boto3 finds a login.
-        store_url: address of the store that the keys are for; they are not used unless it is a store of AWS.
+        keys: The access key, secret and session token; ``None`` if boto3 finds a login.
+        store_url: The address of the store to which the keys belong. If the store is not AWS, the keys are not used.
     """
 
     def __init__(self, url: str, keys: Keys, store_url: str | None = None) -> None:
@@ -50,7 +50,7 @@ class GlueClient:
     def _glue(self) -> Any:
         core = botocore.session.Session()
         glue, sts = (os.environ.get(f"AWS_ENDPOINT_URL_{name}") or None for name in ("GLUE", "STS"))
-        if not (glue and sts):  # otherwise botocore uses AWS_ENDPOINT_URL, which is the store's
+        if not (glue and sts):  # otherwise botocore uses AWS_ENDPOINT_URL, the store's address
             core.set_config_variable("ignore_configured_endpoint_urls", True)
         if self._are_of_others:
             core.get_component("credential_provider").remove("env")
@@ -81,6 +81,6 @@ class GlueClient:
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING):
                 raise RetryableError(doing, one_line(str(error)), _HINT) from error
             raise FatalError(doing, one_line(str(error)), _HINT) from error
-        if not answer["schema"]:  # botocore reads any page as an empty answer
+        if not answer["schema"]:  # botocore reads any web page as an empty answer
             raise FatalError(doing, "the answer has no schema", _HINT)
         return Answer(SERVICE, HTTPStatus.OK, "", json.dumps(answer).encode(), "")

@@ -1,8 +1,8 @@
-"""The registry's schemas for the ids in records. A schema is requested once, and an unknown one is retried at times.
+"""Finds the registry's schemas for the ids in records. Each schema is requested once. Unknown ids are retried.
 
-An id in Confluent's wire format is in front of a key or value, or in a header. An id of AWS Glue is in front of them.
-In Protobuf, the data begin with the message's path in its file. If the id is in a header, the path is there too. JSON
-is read without its schema.
+A Confluent id is in front of a message key or value, or in a header. An id of AWS Glue is in front of the key or value.
+Protobuf data begin with the path of the message's type in the schema. If the id is in a header, the path is also in the
+header. JSON is read without a schema.
 """
 
 import math
@@ -32,29 +32,29 @@ from app.table.type_names import Types
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 
 _BY_NUMBER, _BY_GUID, _OF_GLUE = b"\0", b"\1", b"\3"
-_PLAIN, _PACKED = _OF_GLUE + b"\0", _OF_GLUE + b"\5"  # the data are not compressed, or compressed by zlib
+_PLAIN, _PACKED = _OF_GLUE + b"\0", _OF_GLUE + b"\5"  # prefixes of data without compression, and of zlib data
 _NUMBER_BYTES, _UUID_BYTES = 5, 16
 _SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
-_MOST_UNPACKED = 16 << 20  # zlib expands a byte to a thousand; messages above this are too large by default
-_REFUSED_SECONDS = 30.0  # replicas of a registry may receive a new schema later
-_MOST_REMEMBERED = 10_000  # ids, or topics
-_MOST_TEXT, _LEAST_TEXT = 8 << 20, 16 << 10  # bytes of all schemas, and of each; a byte may need 50 bytes of memory
-_AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # failed requests for new ids in this time, of which they may use half
-_LONG_SECONDS = 1.0  # a schema that takes longer counts as failed, as an attacker may register many of these
+_MOST_UNPACKED = 16 << 20  # maximum decompressed size in bytes, because zlib can expand a byte to a thousand bytes
+_REFUSED_SECONDS = 30.0  # pause before a retry, because some replicas of a registry receive new schemas later
+_MOST_REMEMBERED = 10_000  # maximum number of ids or topics in memory
+_MOST_TEXT, _LEAST_TEXT = 8 << 20, 16 << 10  # maximum bytes of all texts, and minimum that each schema counts
+_AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # maximum failed requests for new ids in 10 s; they may last half of this time
+_LONG_SECONDS = 1.0  # a slower schema is treated as failed, because an attacker may register many slow schemas
 
 _NOT_ASKED = Reason(f"its schema id is new, and too many requests for other ids failed within {_AT_ONCE_SECONDS:g} s")
 
 
 def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> tuple[SchemaId, bytes]:
-    """Return the schema id of a key or value, and its data. Raise ``ValueError`` without a valid id."""
+    """Return the schema id and the data of a message key or value. Raise ``ValueError`` without a valid id."""
     prefix, data = _split(raw, headers, _KEY_HEADER if is_key else _VALUE_HEADER)
     return _schema_id(prefix), data
 
 
 def payloads(values: Values, headers: AllHeaders) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
-    """Group the places and bytes of many values by schema. Raise ``ValueError`` if one must be read separately."""
+    """Return the indexes and data of the values for each schema id. ``ValueError``: a value must be read separately."""
     size = _size(values[0])
-    if not any(headers) and values[0][:2] != _PACKED:  # the usual case, and 5 times as fast
+    if not any(headers) and values[0][:2] != _PACKED:  # the usual case, 5 times as fast as the general case
         prefixes = {value[:size] for value in values}
         if len(prefixes) == 1:
             return {_schema_id(*prefixes): (range(len(values)), [value[size:] for value in values])}
@@ -71,7 +71,7 @@ def payloads(values: Values, headers: AllHeaders) -> Mapping[SchemaId, tuple[Seq
 
 
 def _split(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, bytes]:
-    """Return the bytes of the id, and the data. The rest of a header after the id belongs to the data."""
+    """Return the bytes of the schema id, and the data. In a header, bytes after the id belong to the data."""
     for name, content in headers or ():
         if name == header:
             body = content.encode() if isinstance(content, str) else content or b""
@@ -81,11 +81,11 @@ def _split(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, byt
 
 
 def unpacked_size(message: Message) -> int:
-    """Return the size of a message's value, plus the growth of value and key by decompression."""
+    """Return the size of a message's value, plus the bytes that decompression adds to the value and message key."""
     size = len(message)
     for raw in (message.value(), message.key()):
         if raw and raw[:2] == _PACKED:
-            with suppress(ValueError):  # reading it raises the same error
+            with suppress(ValueError):  # reading the message raises this error again
                 size += len(_unpacked(raw[_SIZES[_OF_GLUE] :])) - len(raw)
     return size
 
@@ -118,7 +118,7 @@ def _schema_id(prefix: bytes) -> SchemaId:
 
 class _Reads(Protocol):
     def __init__(self, registered: RegisteredSchema, /) -> None:
-        """Raise ``ValueError`` with the reason if the registry's schema cannot be used."""
+        """Raise ``ValueError`` with the reason if the schema cannot be used."""
 
     def read(self, data: bytes, /) -> Any: ...
 
@@ -127,7 +127,7 @@ _Schema = TypeVar("_Schema", bound=_Reads)
 
 
 class RegisteredSchemas(ABC, Generic[_Schema]):
-    """Caches the schemas of a format by their ids. ``find`` queries the registry."""
+    """A cache of the schemas of one format, by their ids. ``find`` requests a schema from the registry."""
 
     _format: str
     _schema: type[_Schema]
@@ -135,45 +135,45 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
     def __init__(self, find: FindSchema, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._clock = clock
-        self._here = threading.local()  # tables take turns, also while one of them waits
+        self._here = threading.local()  # per thread, because one table may wait while another continues
         self._by_id: dict[SchemaId, _Schema] = {}
         self._text_bytes = 0
-        self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # time of the next request, and the reason
+        self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # the time of the next request, and the reason
         self._not_asked: dict[SchemaId, None] = {}
-        self._highest = 0  # highest known number: the registry counts schemas
-        # Time and duration of failed requests, by topic, and whether the id is likely.
+        self._highest = 0  # the highest known id: a registry uses consecutive ids
+        # The time and duration of failed requests, for each topic, and for likely and unlikely ids.
         self._failures: dict[tuple[str, bool], deque[tuple[float, float]]] = {}
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
-        """Make this thread query the registry with ``patiently``, which repeats a call until the registry answers."""
+        """Use ``patiently`` for requests of this thread. ``patiently`` repeats a call until the registry answers."""
         self._here.patiently = patiently
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, topic: str = "") -> Any:
-        """Decode a key or value of a message. Raise ``ValueError`` if it has no schema, or does not fit it."""
+        """Decode a message key or value. Raise ``ValueError`` if the schema is missing or the data don't fit."""
         schema, data = payload(raw, headers, is_key=is_key)
         return self.get(schema, topic).read(data)
 
     @abstractmethod
     def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
-        """Read many values in the types that Arrow infers. Raise ``ValueError`` if one must be read separately."""
+        """Read many values in the types that Arrow infers. Raise ``ValueError`` if a value must be read separately."""
 
     def parse(self, values: Values, headers: AllHeaders, types: Types, fixed: Container[str]) -> Columns | None:
-        """Return the fields, or ``None`` if one of the values must be read separately."""
+        """Return the fields as columns; ``None`` if a value must be read separately."""
         try:
             groups = [
                 (places, _in_types(self._columns(schema, data), types, fixed))
                 for schema, (places, data) in payloads(values, headers).items()
             ]
             columns = groups[0][1] if len(groups) == 1 else _joined(groups)
-        except (*CONVERSION_ERRORS, AttributeError):  # AttributeError if a value is not an object
+        except (*CONVERSION_ERRORS, AttributeError):  # AttributeError: a value is not an object
             return None
         return columns | {name: pa.nulls(len(values), kind) for name, kind in types.items() if name not in columns}
 
     def get(self, schema: SchemaId, topic: str = "") -> _Schema:
-        """Return the schema with this id. Without a topic, the limit of requests is shared by all batches.
+        """Return the schema with this id. Each topic has a separate limit of requests. Batches share a limit.
 
         Raises:
-            ValueError: the schema does not exist, or cannot be used.
+            ValueError: The schema does not exist, or cannot be used.
         """
         if (result := self._by_id.get(schema)) is None:
             until, _ = self._refused.get(schema, (-math.inf, _NOT_ASKED))
@@ -187,7 +187,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
 
     def _ask(self, schema: SchemaId, topic: str) -> _Schema | None:
         is_likely = self._is_likely(schema)
-        begun, shown, result = self._clock(), "", None  # an id without a schema may be any bytes
+        begun, shown, result = self._clock(), "", None  # an unknown id may be any data, so it is not shown
         try:
             registered = self._find(schema)
             begun, shown = self._clock(), f" (id {schema})"
@@ -212,11 +212,11 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return result
 
     def _is_likely(self, schema: SchemaId) -> bool:
-        """Whether the number may exist in the registry. Few such numbers are missing, too few to use up the limit."""
+        """Return whether the registry probably contains this id. Missing ids of this kind are too few for the limit."""
         return isinstance(schema, int) and schema < self._highest + _AT_ONCE
 
     def _may_ask(self, schema: SchemaId, topic: str) -> bool:
-        """Whether the limit allows a request for an id that may be junk. Junk rarely repeats an id."""
+        """Return whether the limit allows a request for this id. An id that arrives again has a higher limit."""
         now, failures = self._clock(), self._failures.get((topic, self._is_likely(schema)), ())
         recent = [seconds for at, seconds in failures if at > now - _AT_ONCE_SECONDS]
         is_second = schema in self._not_asked
@@ -229,7 +229,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
 
 
 class JsonSchemaMessages(JsonMessages):
-    """Parses JSON messages with a schema id in front of the JSON or in a header. The schema is not requested."""
+    """Parses JSON messages with a schema id in front of the JSON text or in a header. The schema is not requested."""
 
     def _json_of(self, values: Values, headers: AllHeaders) -> Sequence[bytes]:
         groups = payloads(values, headers).values()
@@ -237,30 +237,30 @@ class JsonSchemaMessages(JsonMessages):
         return [by_place[place] for place in range(len(values))]
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, _: str = "") -> Any:
-        """Decode a key or value. Raise ``ValueError`` if it has no id, or is not JSON."""
+        """Decode a message key or value. Raise ``ValueError`` if the schema id is missing or the data are not JSON."""
         return loads(payload(raw, headers, is_key=is_key)[1])
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Array]:
-    """Join the columns of several schemas in the order of the values. Raises ``CONVERSION_ERRORS`` if types differ."""
+    """Join the columns of several schemas in the order of the values. Raise ``CONVERSION_ERRORS`` if types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
     table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")
-    # Raises an error for values without fields, because a table without columns has no rows.
+    # If no value has fields, this line raises an error, because a table without columns has no rows.
     table = table.take(pc.sort_indices(places))
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
 def _in_types(arrays: Columns, types: Types, fixed: Container[str]) -> dict[str, pa.Array]:
-    """Cast columns to the table's types if all values fit. Columns without values have the type null.
+    """Cast columns to the table's types. A column without values has the type null.
 
-    Raises one of ``CONVERSION_ERRORS`` if a value must be converted separately.
+    Raise one of ``CONVERSION_ERRORS`` if a value does not fit, and must be converted separately.
     """
     return {name: _in_type(array, types.get(name), is_fixed=name in fixed) for name, array in arrays.items()}
 
 
 def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa.Array:
     if kind == array.type:
-        return recast(array, kind)  # a struct without any value is null
+        return recast(array, kind)  # a struct without values becomes null
     if is_fixed:
         return array
     reduced = _without_voids(array)
@@ -270,7 +270,7 @@ def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa
 
 
 def _without_voids(array: pa.Array) -> pa.Array:
-    """Return the array with the type null for parts without values, at any depth: the first value sets the type."""
+    """Return the array with the type null for each part without values, at any depth. The first value sets the type."""
     if array.null_count == len(array):
         return pa.nulls(len(array))
     if pa.types.is_struct(array.type):

@@ -1,4 +1,4 @@
-"""Requests the writers' schemas from a schema registry with Confluent's API."""
+"""Requests schemas from a schema registry with Confluent's API."""
 
 import json
 import time
@@ -24,40 +24,40 @@ SERVICE = Service(
 _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
 _REFERENCES_BYTES, _REFERENCES_SECONDS = 16 << 20, 30.0
-_DESCRIPTOR = "?format=serialized"  # returns the descriptor of a Protobuf schema, in base64
-_SHOWN = 300  # characters of a schema
+_DESCRIPTOR = "?format=serialized"  # requests the descriptor of a Protobuf schema, in base64
+_SHOWN = 300  # maximum number of characters of a schema in a text
 _SUBJECTS = "/subjects?limit=1"
-_TRIES, _TRY_SECONDS = 5, 15.0  # for a schema without an answer, while the registry answers other requests
-_MOST_FAILED = 1_000  # schemas in memory
-_MOST_WAITED_FOR, _WAITED_FOR_SECONDS = 3, 300.0  # these schemas; other ones have one try in this time
+_TRIES, _TRY_SECONDS = 5, 15.0  # for a schema that gets no answer, although the registry answers other requests
+_MOST_FAILED = 1_000  # maximum number of failed schemas in memory
+_MOST_WAITED_FOR, _WAITED_FOR_SECONDS = 3, 300.0  # three schemas in 300 s have several tries, and others one try
 
 
 class Client(Protocol):
-    """Returns answers of the API of Confluent's registry, and raises the errors of ``RestClient``."""
+    """Sends requests to a registry with Confluent's API, and raises the errors of ``RestClient``."""
 
     def ask(self, method: str, path: str, doing: str, /, *, patience: Patience) -> Answer: ...
 
 
 class SchemaRegistry:
-    """A registry. Only one thread may use it at a time. ``subject`` usually has the schemas of the first topic."""
+    """A registry. Only one thread may use this object. ``subject`` is usually the subject of the first topic."""
 
     def __init__(self, url: str, client: Client, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.subject = subject
         self._latest = f"/subjects/{quote(subject, safe='')}/versions/latest"
-        self._others = (_SUBJECTS, self._latest)  # requests that need the login, like requests for schemas
+        self._others = (_SUBJECTS, self._latest)  # requests that also need the login
         self._clock = clock
         self._client = client
         self._url, self._is_of_glue = url, url.startswith("glue://")
         self._answered: str | None = None  # the path of a schema that the registry has returned
-        self._failed: dict[SchemaId, list[float]] = {}  # times of tries without an answer while others had one
+        self._failed: dict[SchemaId, list[float]] = {}  # the times of failed tries for each schema
         self._given_up: deque[float] = deque(maxlen=_MOST_WAITED_FOR)
 
     def find(self, schema: SchemaId) -> RegisteredSchema:
         """Return the schema with this id.
 
         Raises:
-            ValueError: the registry has no usable schema for this id, and answers other requests.
-            RetryableError: the registry answers no request, or may answer this one soon.
+            ValueError: The registry has no usable schema for this id, and answers other requests.
+            RetryableError: The registry answers no request, or may soon answer the request for this schema.
         """
         path = f"/schemas/{f'ids/{schema}' if isinstance(schema, int) else f'guids/{schema}'}"
         doing = f"asking the schema registry at {self._url} for the schema with the id {schema}"
@@ -79,7 +79,7 @@ class SchemaRegistry:
         raise ValueError(Reason("the schema registry has no schema with its id: see SCHEMA_REGISTRY_URL"))
 
     def _is_of_registry(self, schema: SchemaId, error: ConnectorError) -> bool:
-        """Whether an error concerns the registry, so that a retry helps, and not only this schema."""
+        """Return whether an error affects all schemas, so that a retry may help. False: only this schema."""
         others = filter(None, (self._answered, *self._others))
         if isinstance(error, NotTakenError) or not any(map(self._answers, others)):
             return True
@@ -97,7 +97,7 @@ class SchemaRegistry:
         return False
 
     def _answers(self, path: str) -> bool:
-        """Whether the registry has a valid answer to this request."""
+        """Return whether the registry answers this request correctly."""
         try:
             answer = self._client.ask("GET", path, "sending another request", patience=_PATIENCE)
             is_valid = answer.status == HTTPStatus.OK and isinstance(json.loads(answer.body), dict | list)
@@ -106,17 +106,17 @@ class SchemaRegistry:
             return False
 
     def latest(self) -> str | None:
-        """Describe the latest schema of the subject. ``None`` if the subject does not exist."""
+        """Return a text about the latest schema of the subject; ``None`` if the subject does not exist."""
         doing = f"asking the schema registry at {self._url} for the subject {self.subject}"
         fields = self._ask(self._latest, doing)
         if fields is None:
             return None
         with _form_checked(doing):
-            text = "" if _kind(fields) == "PROTOBUF" else f": {cut(fields['schema'], _SHOWN)}"  # not a descriptor
+            text = "" if _kind(fields) == "PROTOBUF" else f": {cut(fields['schema'], _SHOWN)}"  # no binary data
             return f"{_kind(fields)}, version {fields['version']}, id {fields['id']}{text}"
 
     def _references(self, fields: Mapping[str, Any], doing: str) -> Mapping[str, str]:
-        """Return the texts of all referenced schemas by name, in the order of their references."""
+        """Return the texts of all referenced schemas by name. A schema is after the schemas that it references."""
         texts: dict[str, str] = {}
         begun: set[str] = set()
         deadline = self._clock() + _REFERENCES_SECONDS
@@ -142,7 +142,7 @@ class SchemaRegistry:
         return texts
 
     def _ask_for(self, path: str, doing: str) -> Mapping[str, Any] | None:
-        """Request a schema. If it is a Protobuf text, request its descriptor."""
+        """Request a schema. If the schema is a Protobuf text, request the descriptor instead."""
         fields = self._ask(path, doing)
         if fields and _kind(fields) == "PROTOBUF" and ";" in fields["schema"] and not self._is_of_glue:
             return self._ask(path + _DESCRIPTOR, doing)
@@ -161,7 +161,7 @@ class SchemaRegistry:
 
 
 def _is_of_registry(answer: Answer) -> bool:
-    """Whether this 404 comes from the registry. A proxy or another service may answer 404 to each request."""
+    """Return whether the registry has sent this 404. A proxy or another service may answer 404 to all requests."""
     try:
         return int(json.loads(answer.body)["error_code"]) // 100 == HTTPStatus.NOT_FOUND  # 40401, 40403, …
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -169,7 +169,7 @@ def _is_of_registry(answer: Answer) -> bool:
 
 
 def _kind(fields: Mapping[str, Any]) -> str:
-    return fields.get("schemaType") or "AVRO"  # a registry omits this type
+    return fields.get("schemaType") or "AVRO"  # a registry omits the type AVRO
 
 
 @contextmanager

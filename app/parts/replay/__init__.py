@@ -1,4 +1,4 @@
-"""``python main.py replay`` sends records of the dead letter to Kafka again, without changes."""
+"""Adds ``python main.py replay``, which sends records of the dead letter to Kafka again, without changes."""
 
 from app.parts import NewCommand
 from app.time_texts import time

@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 _REPLAYED_FROM = "quix-replayed-from"
 _PRODUCER_SETTINGS = {
     "acks": "all",
-    "enable.idempotence": True,  # keeps the order, and the client's retries never duplicate a record
-    "message.max.bytes": 1_000_000_000,  # the topic's limit applies
+    "enable.idempotence": True,  # keeps the order, and prevents duplicates by retries
+    "message.max.bytes": 1_000_000_000,  # only the topic's limit applies
     "message.timeout.ms": 60_000,
 }
-_EARLIEST_MS = 1  # Kafka's client replaces the timestamp 0 by the present time
-_FLUSH_SECONDS = 1.0  # a signal is noticed between two flushes
+_EARLIEST_MS = 1  # used instead of 0, because Kafka's client replaces the timestamp 0 by the present time
+_FLUSH_SECONDS = 1.0  # short, because a signal is only handled between two flushes
 _LASTING = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -52,14 +52,14 @@ _HINT = "Run the command again; this sends earlier records twice"
 
 
 def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0) -> int:
-    """Send the selected records of the table's dead letter to Kafka, or count them.
+    """Send the selected records of the table's dead letter to Kafka, or only count these records.
 
-    With ``--delete``, a file is deleted after the broker has acknowledged all of its records. The command does not wait
-    long for a broker that does not answer.
+    With ``--delete``, a file is deleted after the broker has acknowledged all records of the file. If the broker does
+    not answer within ``broker_seconds``, the command fails.
     """
     store, location, *_ = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
-    # List all files first: an unchanged connector rejects replayed records again, and these must not be replayed.
+    # All files are listed first. If the connector rejects replayed records again, the new files must not be replayed.
     keys = [stored.key for stored in store.list(folder) if stored.key.endswith(".parquet")]
     left_out = survey(store, location.root).left_out
     keys = [key for key in keys if key not in left_out]
@@ -88,9 +88,9 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 
 
 class Sender:
-    """Sends records to their topics and partitions if this group reads the topics, or all to the topic ``to``.
+    """Sends records to their original topics and partitions, or to the topic ``to``.
 
-    ``topics`` are all existing topics. ``workspace`` is the platform's prefix of their names.
+    Without ``to``, this group must read the topics. ``workspace`` is the platform's prefix of topics.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Sender:
         self._topics = frozenset(topics)
         self._settings = settings
         input_topic = settings.input_topic
-        # After the group comes the source topic: the input topic, or another repartition topic.
+        # The name of a repartition topic contains the group, and then the input topic or another repartition topic.
         nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
         names = rf"{REPARTITIONED}{re.escape(settings.consumer_group)}--(?:{re.escape(input_topic)}--|{nested})"
         self._repartitioned = re.compile(names)
@@ -110,7 +110,7 @@ class Sender:
         self.acknowledged = 0
 
     def send(self, record: Rejected) -> None:
-        """Queue the record. Raise the error of an earlier record that was not delivered."""
+        """Put the record into the client's queue. Raise the error if an earlier record was not delivered."""
         tp, offset = record.tp, record.offset
         topic = self._to or self._topic_of(tp.topic)
         origin = f"{tp.topic}/{tp.partition}/{offset}"
@@ -138,11 +138,11 @@ class Sender:
         self._raise_failure()
 
     def finish(self) -> None:
-        """Wait until all records are acknowledged."""
+        """Wait until the broker has acknowledged all records."""
         try:
             while self._producer.flush(_FLUSH_SECONDS):
                 self._raise_failure()
-        except KafkaException as error:  # of the producer, without the right to write for example
+        except KafkaException as error:  # for example without the right to write
             raise _translate(error.args[0], "records", self._to or self._settings.input_topic) from None
         self._raise_failure()
 
@@ -151,7 +151,7 @@ class Sender:
             raise self._failure
 
     def _topic_of(self, topic: str) -> str:
-        """Return the record's topic if this group reads it, because other programs may write files to the store."""
+        """Return the topic. Refuse topics that this group does not read, because other programs may write files."""
         name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
         if not (self._settings.reads(topic) or self._settings.reads(name) or self._repartitioned.match(name)):
             cause = f"the input topic is {self._settings.input_topic}"
@@ -166,7 +166,7 @@ class Sender:
 
 
 class _Letters:
-    """The selected records of files in the store. Without a sender, they are only counted."""
+    """Reads the selected records in files of the dead letter. Without a sender, records are only counted."""
 
     def __init__(self, store: ObjectStore, scratch: Path, options: Namespace, sender: Sender | None) -> None:
         self._store = store
@@ -178,7 +178,7 @@ class _Letters:
         self._truncated = 0
 
     def replay(self, key: str) -> None:
-        """Send the selected records of a file. With ``--delete``, delete it if all of its records were sent."""
+        """Send the selected records of a file. With ``--delete``, delete the file if all of its records were sent."""
         path = self._scratch / key.rpartition("/")[2]
         self._store.download(key, path)
         skipped = 0

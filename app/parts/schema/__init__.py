@@ -1,4 +1,4 @@
-"""``python main.py schema`` prints the statement with which an engine reads the table, see docs/engines.md."""
+"""Adds ``python main.py schema``, which prints an SQL statement for reading the table, see docs/engines.md."""
 
 from app.parts import NewCommand
 

@@ -26,19 +26,19 @@ _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
-_YEARS: Final = 10  # future years in Athena's list of years
+_YEARS: Final = 10  # number of years, from the present year on, in Athena's list of years
 _TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
-_MOST_LISTED: Final = 50  # values: Athena recommends a few dozen
-_WIDEST_RANGE: Final = 1_000  # numbers: a query without a condition sends a request to the store for each
+_MOST_LISTED: Final = 50  # maximum number of values in a list: Athena recommends a few dozen
+_WIDEST_RANGE: Final = 1_000  # maximum size of a range: without a condition, a query sends a request for each number
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_BREAKS = {"\n": r"\n", "\r": r"\r"}  # BigQuery does not accept line breaks in texts
+_BREAKS = {"\n": r"\n", "\r": r"\r"}  # because BigQuery does not accept line breaks in texts
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name, its addresses in the store and by HTTP, its columns, and its folder columns.
+    """A table: the name, the addresses in the store and by HTTP, the columns, and the folder columns with their values.
 
-    ``folders`` contain the table's values only for Athena. ``null`` is the folder value of a missing value.
+    ``folders`` contains values only for Athena. ``null`` is the name of the folder for missing values.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Table:
 
     @property
     def plain_name(self) -> str:
-        """The name for engines. Many of them accept only letters, digits and underscores."""
+        """The name for engines. Many engines accept only letters, digits and underscores in names."""
         return _plain(self.name)
 
 
@@ -64,11 +64,11 @@ class Dialect:
     """The notation of an engine for types, names and texts.
 
     Attributes:
-        plain: Primitive types, in the order of ``_KINDS``.
-        decimal, array, struct: Patterns of other types; ``field`` is the pattern of a struct's field.
-        quote: Quotation mark of names, because each name may be a reserved word.
-        escaping: Quotation marks inside which a backslash escapes. Inside other marks, a mark is doubled.
-        column: Pattern of a nullable column's type.
+        plain: The names of primitive types, in the order of ``_KINDS``.
+        decimal, array, struct: The patterns of other types. ``field`` is the pattern of a struct's field.
+        quote: The quotation mark of names. All names are quoted, because a name may be a reserved word.
+        escaping: The quotation marks that need a backslash as escape. For other quotation marks, the mark is doubled.
+        column: The pattern of a nullable column's type.
     """
 
     plain: Sequence[str]
@@ -140,14 +140,14 @@ def _with_folders(table: Table) -> Mapping[str, pa.DataType]:
 
 
 def _repair(table: Table) -> list[str]:
-    """Return the statement with which Hive and similar engines find the folders."""
+    """Return the statement that makes Hive and similar engines find the folders."""
     return [f"\nMSCK REPAIR TABLE `{table.plain_name}`;"] if table.folders else []
 
 
 def _duckdb(table: Table) -> str:
     return (
         f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n'
-        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # Trino's quotes are standard SQL
+        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # Trino quotes like standard SQL
         "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
     )
 
@@ -184,10 +184,10 @@ def _athena(table: Table) -> str:
 
 
 def _projected(name: str, existing: Collection[str], null: str, year: int) -> tuple[int, Mapping[str, str]]:
-    """Return the number of values that Athena looks for (0 if each query needs values), and the column's properties.
+    """Return how many values Athena searches (0 if each query must contain a value), and the column's properties.
 
-    Times are lists and not ranges, because rows without a time are in the null folder. ``existing`` are the table's
-    values, and ``year`` is the present year.
+    Times are lists and not ranges, because rows without a time are in the null folder. ``existing`` are the values in
+    the table, and ``year`` is the present year.
     """
     values = {*existing}
     if name in TIME_COLUMNS:
@@ -203,11 +203,11 @@ def _projected(name: str, existing: Collection[str], null: str, year: int) -> tu
 
 
 def _unprojected(table: Table, injected: Iterable[str]) -> str:
-    """Return why Athena cannot find the folders automatically; empty if it can."""
+    """Return the reason why Athena cannot find the folders automatically; empty if Athena can find them."""
     texts = [text for values in table.folders.values() for text in values]
     if not texts:
         return "the table has none yet"
-    if [*map(escape, texts)] != texts:  # it is not documented whether Athena escapes values
+    if [*map(escape, texts)] != texts:  # Athena's documentation does not explain escaping
         return "special characters in their names are escaped"
     lacking = ", ".join(name for name in injected if table.null in table.folders[name])
     return lacking and f"{lacking} has too many values to list them, and rows without one"
@@ -266,7 +266,7 @@ ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
 
 
 def schema(settings: Settings, options: Namespace) -> int:
-    """Print the statement for the present columns of the table."""
+    """Print the SQL statement for the present columns of the table."""
     if settings.catalog_kind.is_table:
         raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
     store, location, catalog_table, _ = find_table(settings)
@@ -274,7 +274,7 @@ def schema(settings: Settings, options: Namespace) -> int:
     columns = lake.schema.would_be().columns
     if not columns:
         raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
-    columns = {RESCUED_COLUMN: pa.string(), **columns}  # any later file may contain it
+    columns = {RESCUED_COLUMN: pa.string(), **columns}  # any later file may contain this column
     https, folders = _https(settings, location.uri), lake.spec.columns
     existing = _values(store, location.root) if options.engine == "athena" else {}
     values = {name: existing.get(name, ()) for name in folders}
@@ -295,7 +295,7 @@ def config_schema(_: Settings, __: Namespace) -> int:
 
 
 def _values(store: ObjectStore, root: str) -> Mapping[str, Collection[str]]:
-    """Return the values of each folder column in the table."""
+    """Return the values of each folder column in the table's folders."""
     values = defaultdict[str, set[str]](set)
     for item in store.list(f"{root}/"):
         if is_data_file(item.key, root):
@@ -305,7 +305,7 @@ def _values(store: ObjectStore, root: str) -> Mapping[str, Collection[str]]:
 
 
 def _https(settings: Settings, uri: str) -> str:
-    """Return the table's address for engines that read S3 by HTTP. Other addresses are not changed."""
+    """Return the table's address for engines that read S3 by HTTP. Addresses of other stores are not changed."""
     target = settings.storage
     if not isinstance(target, S3Target):
         return uri

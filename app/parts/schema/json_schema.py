@@ -1,4 +1,4 @@
-"""The settings as JSON Schema, for editors, charts and pipelines that check them before a deployment."""
+"""Describes the settings as JSON Schema. Editors, charts and pipelines check settings with this schema."""
 
 from typing import Any, get_args
 
@@ -11,9 +11,9 @@ _NUMBERS = {int: ("integer", "^-?[0-9]+$"), float: ("number", "^[0-9.eE+-]+$")}
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of an object of all variables that users set. Numbers and flags may be texts as well.
+    """Return the schema of an object with all variables that users set. Numbers and flags may also be texts.
 
-    Other names are allowed, because an environment contains many.
+    Other names are allowed, because an environment contains many other variables.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -24,7 +24,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def shown_default(field: FieldInfo) -> str:
-    """Return the default as a user writes it, or an empty text without a default."""
+    """Return the default in the form that users write. Without a default, return an empty text."""
     default = field.default
     if default in (None, (), {}):
         return ""

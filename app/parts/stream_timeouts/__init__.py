@@ -1,1 +1,1 @@
-"""Stream timeouts: timers for each key, events for silent keys, and the observer of the sink."""
+"""Stream timeouts: a timer for each message key, events for silent message keys, and the observer of the sink."""

@@ -1,6 +1,6 @@
-"""Creates stream timeouts from the settings. Notifies a Kafka topic, the user's function, or both of a silent key.
+"""Creates stream timeouts from the settings. If a message key is silent, a Kafka topic or user function is notified.
 
-No notification may block or end the consumer's loop. Each event is sent at most once for a silence, and may be lost.
+No notification may block or end the consumer's loop. An event is sent at most once for each silence, and may be lost.
 """
 
 import json
@@ -26,20 +26,20 @@ from app.service.kafka_client import open_topic
 
 logger = logging.getLogger(__name__)
 
-# A stop may take 27 s, and the last flush of the lake may take 25 s of them.
+# A stop may last 27 s, and the last flush of the lake may need 25 s of this time.
 _FLUSH_SECONDS = 1.5
 
 Hook = Callable[[bytes], object]
 
 
 class EventTopic:
-    """Sends an event for each silent key to ``topic``, without waiting for an answer."""
+    """Sends an event for each silent message key to ``topic``, without waiting for an answer."""
 
     def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
         bounds = {
             "queue.buffering.max.messages": 100_000,
             "queue.buffering.max.kbytes": 16 * 1024,
-            "statistics.interval.ms": 0,  # statistics would fill memory until a poll, and events may be rare
+            "statistics.interval.ms": 0,  # without polls, statistics would fill the memory
         }
         self._producer = Producer(broker, extra_config={**extra_config, **bounds})
         self._topic = topic
@@ -81,12 +81,12 @@ class EventTopic:
             self._lose(error.str())
 
     def _lose(self, reason: str) -> None:
-        if (since := self._losses.turn()) is not None:  # many events are lost if a broker is unavailable for long
+        if (since := self._losses.turn()) is not None:  # a long outage may lose many events
             logger.warning("stream timeouts: an event for topic %s is lost: %s%s", self._topic, reason, since)
 
 
 class Announcer:
-    """Notifies the topic, and the function ``on_stream_timeout`` of ``app.transform``, of a key that timed out."""
+    """Sends message keys that have timed out to the topic, and to ``on_stream_timeout`` of ``app.transform``."""
 
     def __init__(self, events: EventTopic | None, hook: Hook | None) -> None:
         self._events = events
@@ -100,14 +100,14 @@ class Announcer:
             try:
                 self._hook(key)
             except Exception as error:
-                logger.debug("on_stream_timeout()", exc_info=True)  # the message may quote the key
+                logger.debug("on_stream_timeout()", exc_info=True)  # the error may contain the key
                 if (since := self._failures.turn()) is not None:
                     raised = type(error).__name__ + at_line_of(error)
                     logger.error("on_stream_timeout() raised %s; continuing%s", raised, since)  # noqa: TRY400
 
 
 class StreamTimeouts:
-    """Creates the observer of the sink, or ``NOBODY`` if stream timeouts are switched off."""
+    """Creates the observer of the sink. If stream timeouts are switched off, the observer is ``NOBODY``."""
 
     def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer, ends: ExitStack) -> None:
         self._settings = settings
@@ -127,7 +127,7 @@ class StreamTimeouts:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
     def new_observer(self, application: Application, visible: Collection[str], is_heard: IsHeard) -> SinkObserver:
-        """Return an observer that restarts the timer of each arriving key. ``visible`` are the broker's topics."""
+        """Return an observer with a timer for each message key. ``visible`` are the topics that the broker lists."""
         if not (self._raw_keys and self._settings.stream_timeout_ms):
             return NOBODY
         events: EventTopic | None = None

@@ -1,7 +1,7 @@
-"""Finds the keys that timed out, with a timer for each key of each assigned partition. Only for the consumer's thread.
+"""Finds message keys that have timed out. Each message key of an assigned partition has a timer.
 
-The timers only count the time of consuming. While a partition is paused or Kafka is unavailable, no records can arrive,
-and each key would time out.
+The timers count only the time of consuming. While a partition is paused or Kafka is unavailable, no records can arrive,
+and all message keys would time out. Only the consumer's thread may use this module.
 """
 
 import logging
@@ -20,21 +20,21 @@ from app.model import Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# A key's place in a dict that has just grown (84 bytes), and Python's overhead of a bytes object (46).
+# The bytes that a message key needs in a dict that has just grown (84), and Python's overhead of a bytes object (46).
 _KEY_OVERHEAD = 130
-# Maximum counted time between two turns of the consumer's loop. A longer turn was blocked.
+# The maximum time that a turn of the consumer's loop adds to timers. In a longer turn, the loop was blocked.
 _LONGEST_TURN_SECONDS = 1.0
-_SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0  # five checks in a time-out, within these
-_NAMED, _LONGEST_NAME = 3, 80  # keys in a line of the log, and characters of each
+_SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0  # limits; usually five checks in a time-out
+_NAMED, _LONGEST_NAME = 3, 80  # maximum keys in a line of the log, and characters of a key
 _key = methodcaller("key")
 
 
 @dataclass(slots=True)
 class _Timers:
-    """The timers of one partition, in seconds of consuming.
+    """The timers of one partition. Times are in seconds of consuming.
 
-    ``last_seen`` contains the time of each key's last record. ``paused`` are the seconds in which no record could
-    arrive. ``held_bytes`` is the estimated memory of the keys.
+    ``last_seen`` contains, for each message key, the time of the last record. ``paused`` is the time in which no record
+    could arrive. ``held_bytes`` is the estimated memory of the message keys.
     """
 
     last_seen: dict[bytes, float] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Timers:
     held_bytes: int = 0
 
     def touch(self, keys: Iterable[bytes | None], now: float, room: int) -> bool:
-        """Restart the timers of these keys. Return whether there was room for the new keys."""
+        """Restart the timers of these message keys. Return false if new keys need more than ``room`` bytes."""
         seen: dict[Any, float] = dict.fromkeys(keys, now - self.paused)
         seen.pop(None, None)
         new = [key for key in seen if key not in self.last_seen]
@@ -57,7 +57,7 @@ class _Timers:
         return has_room
 
     def pop_timed_out(self, now: float, timeout: float) -> list[tuple[bytes, float]]:
-        """Remove and return the keys that timed out, with their seconds of silence."""
+        """Remove and return the message keys that have timed out. Each key has its silence in seconds."""
         now -= self.paused
         silent = [(key, now - since) for key, since in self.last_seen.items() if now - since >= timeout]
         for key, _ in silent:
@@ -67,7 +67,7 @@ class _Timers:
 
 
 class RawKeys(Deserializer):
-    """Deserializes keys, and keeps the bytes of the last key for events."""
+    """Deserializes message keys, and stores the bytes of the last message key for events."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -82,11 +82,11 @@ class RawKeys(Deserializer):
 
 @dataclass(kw_only=True, eq=False)
 class TimeoutTracker(SinkObserver):
-    """Watches the keys of all assigned partitions. Notifies once for each silence.
+    """Watches the message keys of all assigned partitions. Each silence causes one notification.
 
-    Only rows and bad records count, not records that ``transform()`` drops. A key with records in several partitions
-    times out when it has timed out in all of them. The keys of a revoked partition are forgotten: the next owner sees
-    them with their next records. Above ``max_bytes``, new keys are not watched. ``is_heard`` returns whether the
+    Rows and bad records restart a timer, but records that ``transform()`` drops do not. If a key is in several
+    partitions, all of its timers must time out. The keys of a revoked partition are forgotten: the next owner watches a
+    key from the key's next record on. Above ``max_bytes``, new keys are not watched. ``is_heard`` returns whether the
     connector consumes a partition. ``on_turn`` is called at each turn of the consumer's loop.
     """
 
@@ -115,7 +115,7 @@ class TimeoutTracker(SinkObserver):
             self._timers.pop(tp, None)
 
     def row_added(self, tp: TopicPartition, key: Any) -> None:
-        # ``last`` stays the same after messages without a key, and messages of topics that are not input topics.
+        # Messages without a key, and messages of other topics than input topics, do not change ``last``.
         if key is not None and tp.topic == self.raw_keys.topic:
             self._heard(tp, (self.raw_keys.last,))
 
@@ -125,11 +125,11 @@ class TimeoutTracker(SinkObserver):
     def record_rejected(self, rejected: Rejected) -> None:
         if not rejected.is_truncated:
             self.row_added(rejected.tp, rejected.key)
-        elif rejected.key is not None and rejected.tp.topic == self.raw_keys.topic:  # the key was not deserialized
+        elif rejected.key is not None and rejected.tp.topic == self.raw_keys.topic:  # its key is raw bytes
             self._heard(rejected.tp, (rejected.key,))
 
     def _heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
-        """Restart the timers of these keys, whose records were just consumed from an assigned partition."""
+        """Restart the timers of these message keys, because records were consumed from an assigned partition."""
         now = self._listened + self._since_turn(self.clock())
         room = self.max_bytes - sum(timers.held_bytes for timers in self._timers.values())
         if not self._timers[tp].touch(keys, now, room) and not self._is_full:
@@ -142,9 +142,9 @@ class TimeoutTracker(SinkObserver):
             )
 
     def turn(self, *, is_in_trouble: bool) -> None:
-        """Count the time since the last turn, except during an outage.
+        """Add the time since the last turn to the timers, except during an outage.
 
-        Between the pauses of an outage, old records are read repeatedly, and new ones rarely.
+        During an outage, old records are read repeatedly, and new records are rarely read.
         """
         now = self.clock()
         if is_in_trouble:
@@ -160,7 +160,7 @@ class TimeoutTracker(SinkObserver):
         self.on_turn()
 
     def waited(self) -> None:
-        self._turned = self.clock()  # the time since the last turn does not count
+        self._turned = self.clock()  # no timer counts the time since the last turn
 
     def flushed(self) -> None:
         self.waited()
@@ -172,7 +172,7 @@ class TimeoutTracker(SinkObserver):
             (key, silence)
             for timers in self._timers.values()
             for key, silence in timers.pop_timed_out(self._listened, self._timeout)
-            # Otherwise the timer of the partition with the key's last record notifies.
+            # If another partition has a timer for this key, that timer notifies later.
             if not any(key in others.last_seen for others in self._timers.values())
         ]
         if silent:

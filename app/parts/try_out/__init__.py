@@ -1,4 +1,4 @@
-"""``python main.py try`` shows the rows and rejections of sample records, without Kafka, Java or a store."""
+"""Adds ``python main.py try``, which shows rows and rejections of sample records, without Kafka, Java or a store."""
 
 from pathlib import Path
 

@@ -64,11 +64,11 @@ _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
-"""Value, key, timestamp in milliseconds, and headers of a Kafka record."""
+"""The value, message key, timestamp in milliseconds, and headers of a Kafka record."""
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
-    """Run all steps except Spark's on records of standard input, a file or the topic. Return 1 if any record is bad."""
+    """Process records of standard input, a file or the topic in all steps before Spark. Return 1 for bad records."""
     with scratch_folder() as scratch, warnings_alone(in_answer=bool(options.topic)) as warnings:
         now, planner, find = int(time.time() * 1000), None, None
         records: Iterable[Record | None]
@@ -89,7 +89,7 @@ def try_out(settings: Settings, options: Namespace) -> int:
 
 
 class _Message(SimpleNamespace):
-    """A record of partition 0 with the methods of Kafka's client."""
+    """A record of partition 0. The object has the methods of a message of Kafka's client."""
 
     def __init__(self, topic: str, offset: int, record: Record) -> None:
         value, key, timestamp, headers = record
@@ -109,10 +109,10 @@ class _Message(SimpleNamespace):
 
 
 class _NotedBadRecords(BadRecords):
-    """Notes each bad record, and a hint."""
+    """Stores each bad record for the output, with a hint."""
 
     def __init__(self, note: Callable[[str, int, str], None]) -> None:
-        super().__init__("dead-letter", lambda _: None)  # the output shows bad records, so no warning is logged
+        super().__init__("dead-letter", lambda _: None)  # no warning, because the output shows bad records
         self._note = note
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
@@ -121,7 +121,7 @@ class _NotedBadRecords(BadRecords):
 
 
 class _Trial:
-    """Runs all steps except Spark's on the records, with a new table in the scratch folder."""
+    """Processes the records in all steps before Spark, for a new table in the scratch folder."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Trial:
         return 1 if self._show(lane)["bad"] else 0
 
     def _stage(self, stager: Stager, portion: Portion) -> None:
-        """Convert and stage a portion, and note its rows. They are not written to the lake."""
+        """Convert and stage a portion, and store its rows for the output. No row is written to the lake."""
         for piece in portion.pieces:
             part = BatchPart(OffsetRange(piece.tp, 0, piece.end), "", portion.number)
             batch = Batch((part,), ([*piece.rows],), ([*piece.messages],))
@@ -200,7 +200,7 @@ class _Trial:
         self._note("sent", message_context().offset, f"to {to}: {_shown(key)} {_shown(value)}")
 
     def _show(self, lane: LaneChoice) -> Counter[str]:
-        """Print the outcomes of each record. Return the number of outcomes of each kind."""
+        """Print the rows and rejections of each record. Return the number of results of each kind."""
         for offset, outcomes in self._outcomes.items():
             if not {"row", "bad"}.intersection(kind for kind, _ in outcomes):
                 self._note("none", offset, "no row")
@@ -263,7 +263,7 @@ def _open_avro(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
 
 
 def _parse_lines(data: bytes, settings: Settings, now: int, *, envelope: bool) -> Iterator[Record | None]:
-    """Yield the record of each line, or ``None`` for a blank line."""
+    """Yield the record of each line; ``None`` for a blank line."""
     for number, line in enumerate(data.split(b"\n"), 1):
         text = line.strip()
         try:
@@ -276,14 +276,14 @@ def _parse_lines(data: bytes, settings: Settings, now: int, *, envelope: bool) -
 
 
 def _parse_envelope(line: bytes, settings: Settings, now: int) -> Record:
-    """Return the record in an envelope; raise ``ValueError`` or ``RecursionError`` if it contains no record."""
+    """Return the record in an envelope. Raise ``ValueError`` or ``RecursionError`` if the line contains no record."""
     record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
         raise ValueError(f"it is not an object of {', '.join(sorted(_ENVELOPE))}, where value is required")
     value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
     if timestamp is None:
         timestamp = now
-    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
+    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # in Python, true is an int
         raise ValueError(f"its timestamp is {json.dumps(timestamp)}, not a whole number of milliseconds")
     if not (headers is None or isinstance(headers, dict)):
         raise ValueError(f"its headers are {json.dumps(headers)}, not an object of names and texts")

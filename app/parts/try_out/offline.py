@@ -1,4 +1,4 @@
-"""quixstreams without Kafka, for ``python main.py try`` and ``check``. Nothing is sent to another process."""
+"""Runs quixstreams without Kafka, for ``python main.py try`` and ``check``. Nothing is sent to another process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _ANSWER_SECONDS = 30.0
 
 
 class AnyTopic(TopicAdmin):
-    """Reports that each topic exists with this number of partitions, without asking a broker."""
+    """Reports that each topic exists with this number of partitions. No broker is queried."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__("")
@@ -32,7 +32,7 @@ class AnyTopic(TopicAdmin):
 
 
 class OfflineBroker(AnyTopic):
-    """librdkafka's mock broker at ``address`` in this process. The broker stops with this object."""
+    """The mock broker of librdkafka, which runs in this process at ``address``. The broker stops with this object."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -47,7 +47,7 @@ class OfflineBroker(AnyTopic):
 
 
 class _AsList(Deserializer):
-    """Returns the records of a message as one list."""
+    """Deserializes a message with several records to one list."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         self._deserialize = deserialize
@@ -65,10 +65,10 @@ def offline_reader(
     limits: BatchLimits,
     on_sent: Callable[[str, Any, Any], None],
 ) -> Iterator[tuple[None, Transformer]]:
-    """Yield a reader as ``new_reader`` returns it, after ``transform()`` has built on a ``new`` application.
+    """Yield a reader, as ``new_reader`` does. ``new`` creates the application for ``transform()``. State is empty.
 
-    State is empty. Records are sent only to ``on_sent``: the topic or the class of the sink, the key and the value.
-    The mock broker is for clients that ``transform()`` creates.
+    Records that the stream sends are passed to ``on_sent``, with the topic or the sink's class, the message key, and
+    the value. The mock broker is for Kafka clients that ``transform()`` creates.
     """
     broker = OfflineBroker()
     topics = TopicManager(broker, settings.consumer_group)
@@ -76,11 +76,11 @@ def offline_reader(
     values = _AsList(formats.value) if formats.value.split_values else formats.value
     topic = application.topic(settings.input_topic, value_deserializer=values, key_deserializer=formats.key)
     dataframe = application.dataframe(topic)
-    context: Any = dataframe.processing_context  # some of the methods have no types
+    context: Any = dataframe.processing_context  # some methods have no types
     root = dataframe.stream
 
     def produce_row(row: Row, topic: Topic, key: Any, **_: object) -> None:
-        topic.row_serialize(row, key)  # raises for a record that cannot be serialized
+        topic.row_serialize(row, key)  # raises an error if serializing fails
         on_sent(topic.name, key, row.value)
 
     def register(sink: BaseSink) -> None:
@@ -88,7 +88,7 @@ def offline_reader(
 
     vars(context.producer)["produce_row"] = produce_row
     vars(context.sink_manager)["register"] = register
-    records = dataframe.update(lambda _: context.printer.print())  # as in quixstreams' loop
+    records = dataframe.update(lambda _: context.printer.print())  # as quixstreams does
     if values is not formats.value:
         records = records.apply(lambda several: [None] if several is None else several, expand=True)
     built = customised.build(records, application)
@@ -96,6 +96,6 @@ def offline_reader(
         for stream_id in state.stores:
             state.on_partition_assign(stream_id, 0, {})
         context.init_checkpoint()
-        # Rows stay objects, because transform() may have changed their keys.
+        # Values stay Python objects, and keys may have any type, because transform() may have changed them.
         form = {"values_are_json": False, "keys_are_text": False}
         yield None, Transformer(topic, built, limits, root, **form, clock=DEFAULT.clock)

@@ -1,4 +1,4 @@
-"""``try --topic``: a plan of the table, from the newest records of the topic."""
+"""Calculates the plan that ``try --topic`` prints: the table's size and cost, from the newest records of the topic."""
 
 from argparse import Namespace
 from collections import Counter
@@ -22,22 +22,22 @@ from app.table.type_names import type_name
 _DAY: Final = 86_400
 _MONTH_DAYS: Final = 30
 _FOOTER_BYTES: Final = 2_000  # approximate size of a file's footer
-_SMALL_FILE: Final = 1 << 20  # bytes
-_MANY: Final = 16  # values of a column
+_SMALL_FILE: Final = 1 << 20  # maximum size of a small file in bytes
+_MANY: Final = 16  # minimum number of values of a column for an advice
 _MOST_REASONS: Final = 5
-_SHOWN: Final = 200  # characters of a reason
+_SHOWN: Final = 200  # maximum number of characters of a reason
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Properties of the table at the topic's present rate.
+    """The expected properties of the table, at the topic's present rate.
 
     Attributes:
-        columns: Columns of the files, with their types.
-        folders_a_batch, folders_a_day: Minimum number of folders.
-        cost_a_month: Cost in the currency of the prices.
-        bad_reasons: The most frequent reasons, with the numbers of their records.
-        advice: Warnings of the log, and settings to change.
+        columns: The columns of the files, with their types.
+        folders_a_batch, folders_a_day: The minimum number of folders in a batch, and in a day.
+        cost_a_month: The cost of a month, in the currency of the prices.
+        bad_reasons: The most frequent reasons, each with the number of bad records.
+        advice: The warnings in the log, and the settings to change.
     """
 
     records: int
@@ -59,7 +59,7 @@ class Plan:
     advice: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Return the plan as an aligned text."""
+        """Return the plan as lines of text with aligned columns."""
         return [
             f"records    {self.records:,} of the newest: {counted(self.rows, 'row')}, {self.bad:,} bad, "
             f"{self.rescued:,} with values in _rescued_data; {_rate(self.records_a_second)} arrive",
@@ -94,7 +94,7 @@ def _rate(a_second: float) -> str:
 
 @dataclass
 class Planner:
-    """Collects the rows of staged batches, and makes a plan."""
+    """Collects the rows of staged batches, and calculates a plan."""
 
     settings: Settings
     scratch: Path
@@ -102,13 +102,13 @@ class Planner:
     options: Namespace
     warnings: RecentWarnings
     _tables: list[pa.Table] = field(init=False, default_factory=list)
-    _folders: list[Mapping[str, str]] = field(init=False, default_factory=list)  # one for each row
+    _folders: list[Mapping[str, str]] = field(init=False, default_factory=list)  # the folder of each row
 
     def add(self, staged: StagedFile, without: Collection[str]) -> None:
-        """Add the rows of a staged file. The columns ``without`` are only for this command."""
+        """Add the rows of a staged file. Omit the columns ``without``, which only this command adds."""
         table = pq.ParquetFile(staged.path).read()
         ids = table[staged.group_column]
-        table = table.take(pc.sort_indices(ids))  # the rows of a file are compressed together
+        table = table.take(pc.sort_indices(ids))  # rows of one file are compressed together
         self._folders += [staged.groups[each].partition_values for each in ids.to_pylist()]
         self._tables.append(table.drop_columns([staged.group_column, *without]))
 
@@ -119,11 +119,11 @@ class Planner:
         seconds = self._seconds_a_batch(a_second * a_row)
         in_batch = self._folders[-max(1, round(a_second * seconds)) :]
         folders = max(1, len({*map(folder, in_batch)}))
-        batches = _DAY * min(1 / seconds, a_second)  # none without records
+        batches = _DAY * min(1 / seconds, a_second)  # 0 without records
         a_file = round(a_second * seconds * a_row / folders) + _FOOTER_BYTES
         files = round(batches * folders)
         gigabytes = _MONTH_DAYS * (a_second * _DAY * a_row + files * _FOOTER_BYTES) / 1e9
-        requests = round(_MONTH_DAYS * (files + 2 * batches))  # a batch writes the journal twice
+        requests = round(_MONTH_DAYS * (files + 2 * batches))  # each batch writes the journal twice
         shown = dict(reasons.most_common(_MOST_REASONS))
         shown |= {"other reasons": rest} if (rest := bad - sum(shown.values())) else {}
         cost = gigabytes * self.options.gb_price + requests / 1_000 * self.options.put_price
@@ -166,7 +166,7 @@ class Planner:
         return min(interval, target * folders / bytes_a_second) if target and bytes_a_second else interval
 
     def _folders_a_day(self) -> int:
-        """Count folders by all columns except time columns, because the sample does not cover a day."""
+        """Return the folders in a day. Time columns are not counted in the sample, which does not cover a day."""
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
         return len(others) * (24 if "hour" in self.settings.spec.columns else 1)
 

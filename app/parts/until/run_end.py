@@ -1,7 +1,7 @@
-"""Ends the run once all records before ``UNTIL`` are in the lake. Reads the newest records of a topic, and their ends.
+"""Ends the run when all records before ``UNTIL`` are in the lake. Also reads the newest records and ends of a topic.
 
-Each member ends once all records of its partitions are in the lake. Kafka then assigns these partitions to other
-members, which find nothing to do. A member without partitions waits for all members.
+Each member ends when all records of its partitions are in the lake. Kafka then assigns these partitions to other
+members, which have nothing to do. A member without partitions waits until Kafka assigns partitions to this member.
 """
 
 import logging
@@ -34,7 +34,7 @@ from app.retries import Request
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-_TRANSACTION_SECONDS = 900.0  # the brokers' default limit of a transaction
+_TRANSACTION_SECONDS = 900.0  # the brokers' default time limit of a transaction
 _ANSWER_SECONDS = 30.0
 _AT_ONCE = 1_000
 _POLL_SECONDS = 0.1  # the client waits this long for _AT_ONCE messages
@@ -44,7 +44,7 @@ _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 def new_run_end(
     settings: Settings, runtime: Runtime, application: Application, admin: AdminClient, topics: Collection[str]
 ) -> "RunEnd":
-    """Query Kafka for the ends of the topics now, or at the time of the setting."""
+    """Query Kafka for the end offsets of the topics, now or at the time in ``UNTIL``."""
     until = settings.until
     moment = datetime.now(UTC) - until if isinstance(until, timedelta) else until
     before = moment if isinstance(moment, datetime) else None
@@ -62,14 +62,14 @@ def new_run_end(
 
 
 class RunEnd:
-    """``ends`` contains for each partition the offset after the last record of this run, or 0 without records.
+    """The end of a run. ``ends`` contains, for each partition, the offset after the run's last record, or 0.
 
-    A missing partition was added later: its records belong to a later run.
+    If a partition is missing in ``ends``, the partition was added later, and its records belong to a later run.
     """
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         self._ends = dict(ends)
-        self._next: dict[TopicPartition, int] = {}  # the offset after the last record that was read
+        self._next: dict[TopicPartition, int] = {}  # the offset after the last record read so far
         self._is_reached = False
         self._stop = Event()
 
@@ -78,7 +78,7 @@ class RunEnd:
         kept = messages if messages[-1].offset() < end else [each for each in messages if each.offset() < end]
         if kept:
             self._next[tp] = kept[-1].offset() + 1
-        if len(kept) < len(messages) and tp in self._ends:  # the last record of this run may have been compacted away
+        if len(kept) < len(messages) and tp in self._ends:  # compaction may have removed this run's last record
             self._ends[tp] = self._next.get(tp, 0) if taken is None or kept else taken
         return kept
 
@@ -117,7 +117,7 @@ class RunEnd:
                     self._stop_lane()
                     return
             except ConnectorError as error:
-                logger.debug("%s", error)  # retried at the next check
+                logger.debug("%s", error)  # the next check retries
 
     @property
     def _suspended(self) -> Collection[str]:
@@ -131,14 +131,14 @@ class RunEnd:
         assigned = [tp for tp in assigned if tp.topic not in suspended]
         if self._is_incomplete(assigned):
             return False
-        for topic in group.settings.internal:  # they grow while the input topics are read
+        for topic in group.settings.internal:  # these topics grow while the input topics are read
             self._ends |= group.offsets.ends(topic)
         return not self._is_incomplete(assigned)
 
     def _is_incomplete(self, assigned: Collection[TopicPartition]) -> bool:
-        """Whether records of these partitions are missing. Only a claim shows how far a partition is in the lake.
+        """Return whether records of these partitions are not in the lake yet, from the offsets of claimed partitions.
 
-        With state, partitions without messages are not claimed, and the group's offsets show how far they are.
+        With state, partitions without messages are not claimed. For these, the group's committed offsets are used.
         """
         group = self._members.group
         in_lake = {tp: each.committed for tp, each in self._members.runtime.metrics.counts().positions.items()}
@@ -150,25 +150,25 @@ class RunEnd:
     def incomplete(
         self, assigned: Collection[TopicPartition], in_lake: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
-        """Return the partitions with records that are not in the lake. ``in_lake`` has the form of ``ends``."""
+        """Return the partitions with records that are not in the lake. ``in_lake`` are the end offsets in the lake."""
         return {tp for tp in assigned if in_lake.get(tp, 0) < self._ends.get(tp, 0)}
 
     def is_empty(self, skipped: Collection[str]) -> bool:
-        """Whether this run has no records, except for those of skipped topics."""
+        """Return whether this run has no records. Records of skipped topics are ignored."""
         return not any(end for tp, end in self._ends.items() if tp.topic not in skipped)
 
 
 def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message], float]:
-    """Return the newest records by timestamp, and the records a second in the shortest window that contains records.
+    """Return the newest records by timestamp, and the records per second in the shortest window with records.
 
-    The rate is 0 without records in the longest window. The consumer of ``offsets`` reports the ends of partitions.
+    The rate is 0 if no window contains records. The consumer in ``offsets`` must report the ends of partitions.
 
     Raises:
-        ConnectorError: Kafka does not answer, or refuses.
+        ConnectorError: Kafka does not answer, or refuses the request.
     """
     ends, lows = offsets.ends(topic), offsets.beginnings(topic)
     messages: list[Message] = []
-    for reach in (count, 8 * count, 64 * count):  # one partition may have all records, and offsets may have no record
+    for reach in (count, 8 * count, 64 * count):  # offsets may have no record
         begins = {tp: max(lows[tp], end - reach) for tp, end in ends.items()}
         not_empty = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
         try:
@@ -176,7 +176,7 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message]
         except RetryableError:
             if reach == count:
                 raise
-            break  # reading this many takes too long
+            break  # reading so many records is too slow
         if len(messages) >= count or all(begin == lows[tp] for tp, begin in begins.items()):
             break
     messages.sort(key=lambda message: message.timestamp()[1])
@@ -186,13 +186,13 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message]
 def readable_ends(
     offsets: GroupOffsets, topic: str, ends: Mapping[TopicPartition, int], until: datetime | None
 ) -> dict[TopicPartition, int]:
-    """Return the offset after the last record of each partition before these ends and a time; 0 without a record.
+    """Return, for each partition, the offset after the last record before ``ends`` and ``until``; 0 without a record.
 
-    Later offsets may have no records, because of compaction or aborted transactions. ``offsets`` as in ``newest``.
+    Because of compaction and aborted transactions, some offsets have no record. For ``offsets``, see ``newest``.
 
     Raises:
-        RetryableError: a transaction before the end is open, so nobody can read its records and later ones.
-        ConnectorError: Kafka does not answer, or refuses.
+        RetryableError: A transaction before the end is open, so its records and later records cannot be read.
+        ConnectorError: Kafka does not answer, or refuses the request.
     """
     readable = offsets.ends(topic)
     if until is not None:
@@ -223,9 +223,9 @@ def _read(
     count: int,
     broken: set[TopicPartition] | None = None,
 ) -> list[Message]:
-    """Read the last ``count`` records before the end of each partition.
+    """Return the last ``count`` records before the end of each partition.
 
-    ``broken`` receives the partitions with records that the client cannot decompress. Without it, they are an error.
+    If the client cannot decompress a record, add the partition to ``broken``. Without ``broken``, raise an error.
     """
     consumer.assign([KafkaTopicPartition(*tp, begin) for tp, begin in begins.items()])
     messages = {tp: deque[Message](maxlen=count) for tp in begins}
