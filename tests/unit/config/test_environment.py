@@ -90,11 +90,6 @@ def test_no_ordinary_and_no_known_name_is_reported() -> None:
     assert misspelled([*ORDINARY, *KNOWN], KNOWN) == {}
 
 
-def test_the_remark_names_both_and_no_value() -> None:
-    with patch.dict(os.environ, {**ENOUGH, "HIVECOLUMNS": "hush"}, clear=True):
-        assert remarks() == ("HIVECOLUMNS is set but unknown: did you mean HIVE_COLUMNS?",)
-
-
 def test_wrong_settings_are_shown_with_what_may_have_led_to_them() -> None:
     environment = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "S3_BUKET": "hush"}
     with patch.dict(os.environ, environment, clear=True), pytest.raises(SettingsError) as caught:

@@ -9,7 +9,6 @@ from quixstreams.models.serializers import DESERIALIZERS
 
 from tests.support.environment import load, problems
 
-ANCESTORS = ("https://a.example", "http://*.b.example:8080")
 TOPIC = {"STREAM_TIMEOUT_TOPIC": "quiet"}
 CATALOG = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog"}
 
@@ -27,7 +26,6 @@ class TestSingleValues:
             ("AWS_REGION", "us-gov-west-1", "aws_region", "us-gov-west-1"),
             ("MAX_WRITE_WORKERS", "256", "max_write_workers", 256),
             ("HTTP_ALLOWED_HOSTS", "lake.example, sink,", "http_allowed_hosts", ("lake.example", "sink")),
-            ("HTTP_FRAME_ANCESTORS", "https://a.example, http://*.b.example:8080", "http_frame_ancestors", ANCESTORS),
             ("AUTO_DISCOVER", "False", "auto_discover", False),
             ("AUTO_OFFSET_RESET", "Earliest", "auto_offset_reset", "earliest"),
             ("AUTO_OFFSET_RESET", "20261101T0200+02", "auto_offset_reset", datetime(2026, 11, 1, tzinfo=UTC)),
@@ -46,8 +44,6 @@ class TestSingleValues:
             ("S3_PREFIX", "/lake/raw/", "root", "lake/raw"),
             ("TABLE_NAME", "v1.2_t-x", "table", "v1.2_t-x"),
             ("COLUMN_TYPES", "a:bigint, ", "column_types", {"a": pa.int64()}),
-            ("STREAM_TIMEOUT_MS", "30000", "stream_timeout_ms", 30_000),
-            ("STREAM_TIMEOUT_MS", "0", "stream_timeout_ms", None),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1, b.c:2,[::1]:3", "broker_address", "a:1,b.c:2,[::1]:3"),
         ],
     )

@@ -115,12 +115,6 @@ def test_a_kafka_timestamp_outside_the_calendar_is_bad_only_where_it_names_a_fol
         assert is_bad or pq.read_table(path)["ts_ms"].to_pylist() == [ms]
 
 
-def test_timestamps_at_the_ends_of_the_calendar_are_read(path: Path) -> None:
-    rows = _timestamps([-62_135_596_800_000, 253_402_300_799_999], path, at_once=True)
-    assert [row["__timestamp"].year for row in rows] == [1, 9999]
-    assert pa.types.is_timestamp(pq.read_schema(path).field("__timestamp").type)
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "staged.parquet"

@@ -78,7 +78,6 @@ def test_an_admin_client_that_cannot_be_made_names_the_variable(name: str, value
             "ssl.key.location failed: .*key values mismatch. Check KAFKA_SSL_KEY",
         ),
         ("client.pem", "locked.key", None, "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
-        ("client.pem", "locked.key", "wrong", "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
         ("client.key", "client.key", None, "ssl.certificate.location failed: .*Check KAFKA_SSL_CERTIFICATE"),
     ],
 )

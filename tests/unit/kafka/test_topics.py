@@ -1,36 +1,14 @@
 """Brokers that cannot be reached, and topics that are not there; brokers that can are for the integration tests."""
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 from quixstreams.kafka import ConnectionConfig
 
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.kafka.topics import listing_topics, missing_topic
+from tests.fakes.raw_server import raw_server
 from tests.support.waiting import wait_until
-
-
-@contextmanager
-def plain_server() -> Iterator[str]:
-    """A server that answers anything with words no Kafka client and no TLS knows."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = server.accept()
-                except OSError:
-                    return
-                with client:
-                    client.recv(1_000)
-                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
 
 
 def listing(address: str, protocol: str = "plaintext") -> Callable[[], list[str]]:
@@ -74,8 +52,8 @@ def test_the_error_of_an_absent_broker_has_address_and_reason_and_its_client_log
 
 
 def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> None:
-    with plain_server() as address:
-        error = known(address, "SSL handshake failed", "ssl")
+    with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        error = known(f"127.0.0.1:{port}", "SSL handshake failed", "ssl")
     assert type(error) is ConfigError
     assert "KAFKA_SECURITY_PROTOCOL" in error.hint
 

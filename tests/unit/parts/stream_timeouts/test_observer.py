@@ -72,10 +72,7 @@ def test_rows_keep_their_keys_awake(bench: Bench) -> None:
     assert bench.turns == 12, "answers of Kafka are taken at each"
 
 
-@pytest.mark.parametrize(
-    ("deserializer", "key"),
-    [("str", "Zürich".encode()), ("bytes", b"\xff\x00"), ("int", b"\x00\x00\x00\x07"), ("json", b'{ "b": 1, "a" :2}')],
-)
+@pytest.mark.parametrize(("deserializer", "key"), [("bytes", b"\xff\x00"), ("json", b'{ "b": 1, "a" :2}')])
 def test_keys_are_told_as_they_came_however_they_are_read(deserializer: str, key: bytes) -> None:
     bench = Bench(deserializer)
     bench.row(key)

@@ -59,14 +59,6 @@ def test_keys_from_the_settings_are_used_and_a_token_of_the_environment_is_not(
     assert keys_used(server) == [("AKIA1", None), ("ASIA1", "token")]
 
 
-def test_without_keys_those_of_the_role_are_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with CannedServer(Answer(200, json.dumps(ROLE).encode())) as role, CannedServer(STORED) as server:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.url)
-        store(server.url).upload(file, "x")
-
-    assert keys_used(server) == [("ROLEKEY1", "role-token")]
-
-
 def test_a_role_that_does_not_answer_at_first_is_asked_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     awake = Answer(200, json.dumps(ROLE).encode())
     with CannedServer(*[Answer(500)] * 3, awake) as role, CannedServer(STORED) as server:

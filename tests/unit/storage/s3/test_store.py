@@ -1,19 +1,17 @@
 """What only stores of S3's protocol do: conditions that some do not know, rights, buckets that are created."""
 
 import logging
-import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 
 from app.errors import FatalError, RetryableError
 from app.storage.base import ChangedError
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.fakes.raw_server import raw_server
 from tests.fakes.s3_answers import holds, listing, refusal, s3_store, written
 
 KEY = "t/_journal/schema.json"
@@ -114,26 +112,6 @@ def test_a_connection_that_is_cut_is_retryable(file: Path, scheme: str, answer: 
 def test_https_to_a_server_without_it_is_fatal(file: Path) -> None:
     with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port, pytest.raises(FatalError, match="AWS_ENDPOINT_URL"):
         s3_store(f"https://127.0.0.1:{port}").upload(file, "t/x.parquet")
-
-
-@contextmanager
-def raw_server(answer: bytes) -> Iterator[int]:
-    """Accepts, reads something, sends the answer as it is and hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:  # the test is over
-                    return
-                with connection:
-                    connection.recv(1 << 16)
-                    connection.sendall(answer)
-
-        Thread(target=serve, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_threads_that_list_what_they_may_not_read_do_not_wait_for_each_other() -> None:
