@@ -17,7 +17,7 @@ from app.parts.maintenance.spark_merge import Merge, Target, may_match, merge_se
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 COLUMNS = {"n": pa.int64(), "text": pa.string(), "at": pa.timestamp("us", "UTC"), "tags": pa.list_(pa.string())}
-REFUSED = r"only takes? the values of a row"
+REFUSED = r"only uses? the values of a row"
 TARGET = Target({**COLUMNS, "_rescued_data": pa.string()}, "_rescued_data")
 
 
