@@ -1,4 +1,4 @@
-"""The container of this process: its memory limit, and the meaning of ``localhost`` in it."""
+"""The container of this process: the memory limit, and hints about ``localhost`` in a container."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-_MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # files of Docker and of Podman
+_MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # files that Docker and Podman create
 OWN_ADDRESS = re.compile(r"(?<![\w.-])(localhost|127\.\d+\.\d+\.\d+|::1)(?![\w-]|\.\w)", re.IGNORECASE)
 
 _GROUPS: Final = "proc/self/cgroup"
@@ -19,16 +19,16 @@ _NO_LIMIT: Final = 1 << 50  # version 1 shows a missing limit as 2**63 bytes, le
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """MB that the container may use; ``source`` is the file or the variable with the limit."""
+    """MB that the container may use. ``source`` is the file or the variable with the limit."""
 
     mb: int
     source: str
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """Returns the smallest memory limit of the process's control group and its ancestors: all of them apply.
+    """Returns the smallest memory limit of the process's control group and the groups that contain this group.
 
-    A group without a limit and an unreadable file count as no limit. ``root`` contains ``/proc`` and ``/sys``.
+    Groups without a limit and unreadable files are ignored. ``root`` contains ``/proc`` and ``/sys``.
     """
     return min(_limits(root), key=lambda limit: limit.mb, default=None)
 
@@ -42,7 +42,7 @@ def _limits(root: Path) -> Iterator[MemoryLimit]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yields the files that may contain a limit, innermost first. Only one version of control groups has them."""
+    """Yields the files that may contain a limit, innermost group first. Only files of one cgroup version exist."""
     groups = ""
     with suppress(OSError, ValueError):
         groups = (root / _GROUPS).read_text()
@@ -60,8 +60,8 @@ def _files(root: Path) -> Iterator[Path]:
             continue
         for depth in range(len(folders), 0, -1):
             yield mount.joinpath(*folders[:depth], name)
-    # A container may see only its own part of the tree, while /proc shows the group's path outside of the container.
-    # Then those folders do not exist, and the top of the tree is the container's group.
+    # A container may see only a part of the tree, while /proc shows the group's path outside of the container. In this
+    # case these folders do not exist, and the top of the visible tree is the container's group.
     yield root / _MOUNT / _FILE
     yield root / _OLD_MOUNT / _OLD_FILE
 
@@ -72,7 +72,7 @@ def is_container() -> bool:
 
 
 def with_own_address(hint: str, text: str) -> str:
-    """Adds a hint about ``localhost`` in a container if ``text``, an address or an error with it, contains it."""
+    """Adds a hint about ``localhost`` in a container if ``text`` (an address or error) contains ``localhost``."""
     match = OWN_ADDRESS.search(text)
     if match is None or not is_container():
         return hint

@@ -1,7 +1,7 @@
-"""The errors that users see, with the action, the cause and the remedy. Functions that shorten texts of other systems.
+"""The errors that users see, with action, cause and remedy, and functions that shorten texts of other systems.
 
-For each SDK (boto3, requests, confluent_kafka, py4j), the module that uses it translates its errors into these. They do
-not derive from ``QuixException``, because the framework may swallow it.
+The module that uses an SDK (boto3, requests, confluent_kafka, py4j) translates the SDK's errors into these errors. They
+do not derive from ``QuixException``, because quixstreams may swallow a ``QuixException``.
 """
 
 import re
@@ -24,15 +24,15 @@ class ConnectorError(Exception):
 
     Args:
         doing: The action and its object, for example ``"uploading s3://lake/data/t/x.parquet"``.
-        cause: The reason, in the other system's words if there are any.
-        hint: The remedy; empty if waiting is the only one.
+        cause: The reason, in the other system's words if this system has given a reason.
+        hint: The remedy; empty if the user can only wait.
 
     Control characters are escaped, so the message is one line. Cause and hint may quote other systems, so possible
     secrets are removed.
 
     Attributes:
         system: The system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
-        topic: The error's topic, if it was not found while the topic's records were processed.
+        topic: The topic of the error, if the error was not found while the topic's records were processed.
         ends_all: Whether the error ends the process even if other tables could continue.
     """
 
@@ -61,7 +61,7 @@ class ConfigError(ConnectorError):
 
 
 class DataError(ConnectorError):
-    """A record cannot be written; ``record`` is its topic-partition and offset, if they are needed."""
+    """A record cannot be written. ``record`` is its topic partition and offset, or ``None``."""
 
     def __init__(
         self, doing: str, cause: str, hint: str = "", *, record: tuple[TopicPartition, int] | None = None
@@ -85,7 +85,7 @@ class FatalError(ConnectorError):
 
 
 class SparkLostError(ConnectorError):
-    """The Java process of Spark died or hangs; only a new process helps."""
+    """The Java process of Spark has ended or hangs. Only a new process of the connector helps."""
 
     exit_code = 70
     system = "Spark"
@@ -94,7 +94,7 @@ class SparkLostError(ConnectorError):
 
 @contextmanager
 def blaming(system: System) -> Iterator[None]:
-    """Sets this system on each error raised inside that has none."""
+    """Sets this system on errors of the ``with`` block that have no system."""
     try:
         yield
     except ConnectorError as error:
@@ -106,7 +106,7 @@ def blaming(system: System) -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Returns the innermost exception of a chain, such as the system's error inside urllib3's inside requests'."""
+    """Returns the innermost exception of a chain, such as a system's error in an error of urllib3."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
     return innermost(inner) if inner else error
@@ -123,6 +123,6 @@ def one_line(message: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Returns the text without secrets, at most this long. Secrets go first: half a secret would not be recognised."""
+    """Returns the text without secrets, at most ``longest`` characters. Secrets are removed before the text is cut."""
     text = redact(text)
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -6,7 +6,7 @@ from itertools import groupby
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
-_LONG, _WIDE = 1_000, 100  # numbers from here have the next unit; no decimals
+_LONG, _WIDE = 1_000, 100  # larger numbers have the next unit, or no decimals
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 # Control characters, marks of text direction, ends of lines and paragraphs, and surrogates, which UTF-8 cannot encode.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -69,7 +69,7 @@ def sentence(text: str) -> str:
 
 
 def escape_control(text: str) -> str:
-    r"""Replaces invisible characters that change the text around them by ``\uXXXX``.
+    r"""Replaces invisible characters that change the text around them with ``\uXXXX``.
 
     These are control characters (C0, DEL, C1), marks of text direction, ends of lines and paragraphs, and surrogates.
     """

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import orjson
 
-MOST_BYTES: Final = 32 << 20  # of an unpacked object or answer; 1,000 snapshots of an Iceberg table need 1 MB
-_MOST_VALUES: Final = 1_000_000  # of a JSON text: a value of three bytes may need 200 in memory
-_FEWEST_DIGITS = 19  # of a whole number that orjson may read as a float
+MOST_BYTES: Final = 32 << 20  # bytes of an unpacked object or answer; 1,000 snapshots of an Iceberg table need 1 MB
+_MOST_VALUES: Final = 1_000_000  # values in a JSON text; a value of three bytes may need 200 bytes in memory
+_FEWEST_DIGITS = 19  # digits of an integer that orjson may read as a float
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * _FEWEST_DIGITS
 
 
 def check_json(body: bytes, most: int = MOST_BYTES) -> bytes:
-    """Returns the JSON of another system; ``ValueError`` if it has more bytes than ``most``, or too many values."""
+    """Returns the given JSON of another system. Raises ``ValueError`` for too many bytes or too many values."""
     if len(body) > most:
         raise ValueError(f"it contains more than {most >> 20} MiB")
     if sum(map(body.count, (b",", b"{", b"["))) > _MOST_VALUES:
@@ -28,7 +28,7 @@ def check_json(body: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def loads(text: bytes | bytearray) -> Any:
-    """Returns the value of a JSON text, with whole numbers of any size; ``ValueError`` if the text is not JSON.
+    """Returns the value of a JSON text, with integers of any size. Raises ``ValueError`` if the text is not JSON.
 
     orjson decides whether a text is JSON. It parses whole numbers from 2^64, and those below -2^63, as floats.
     Therefore Python's library parses a text again if the text may contain one of these numbers.
@@ -44,16 +44,16 @@ def loads(text: bytes | bytearray) -> Any:
 
 
 def reader_of(texts: Iterable[bytes]) -> Callable[[bytes], Any]:
-    """Returns the function of orjson if it keeps all numbers of these texts exactly, otherwise ``loads``."""
+    """Returns ``orjson.loads`` if orjson reads all numbers of these texts exactly, otherwise ``loads``."""
     return loads if _LONG in b" ".join(texts).translate(_DIGITS_AS_ZERO) else orjson.loads
 
 
 def to_json(value: Any) -> str:
-    """Returns JSON of any value, in UTF-8 and without NaN. Never raises.
+    """Returns JSON for any value, in UTF-8 and without NaN. No value raises an error.
 
     Dates and times are in ISO format, bytes in Base64. NaN and the infinities are the texts ``NaN``, ``Infinity`` and
-    ``-Infinity``. Integers of more than 4,300 digits are hexadecimal text. Other values become their ``str()``. So does
-    a list or mapping that contains itself. Keys become text.
+    ``-Infinity``. Integers of more than 4,300 digits are hexadecimal text. Other values, and a list or mapping that
+    contains itself, become their ``str()``. Keys become text.
     """
     # Python's library is several times as fast, but refuses unusual keys, deep nesting and circular references.
     for attempt in (_by_library, lambda value: "".join(_pieces(value))):
@@ -64,7 +64,7 @@ def to_json(value: Any) -> str:
 
 
 def _by_library(value: Any) -> str:
-    # Python's bare NaN is not JSON: one of them would make a complete column of texts unreadable for DuckDB.
+    # Python's NaN is not JSON. One NaN would make a complete column of texts unreadable for DuckDB.
     return json.dumps(value, default=_other, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""The values that the packages exchange. All are frozen, so a receiver cannot change the batch of another one."""
+"""The values that packages exchange. All values are frozen, so that no receiver can change a batch."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from app.reason_texts import Reason
 
-EACH_TOPIC: Final = "{topic}"  # in TABLE_NAME, if each of several topics has its table
+EACH_TOPIC: Final = "{topic}"  # in TABLE_NAME, if each of several topics has a separate table
 KEY_COLUMN = "__key"  # contains the Kafka key
 
 
@@ -29,7 +29,7 @@ _NO_TIMESTAMP = -1  # in Kafka's messages; no producer can send this moment of 1
 
 
 def known_timestamp(ms: int) -> int | None:
-    """Returns a timestamp of Kafka (ms since the epoch), ``None`` if the message has none."""
+    """Returns a Kafka timestamp (ms since the epoch); ``None`` if the message has no timestamp."""
     return None if ms == _NO_TIMESTAMP else ms
 
 
@@ -40,14 +40,14 @@ class Maintenance:
     Attributes:
         begun: Start of the last run that the connector started itself. This run may be in progress or interrupted.
         ended: End of the last complete ``compact``. The next four are numbers of that run.
-        before: Number of files that it merged.
-        after: Number of files that it wrote.
-        later: Number of small files that it skipped because they were too young.
-        failed: Number of folders that it could not merge because of an error.
+        before: Number of files that this run merged.
+        after: Number of files that this run wrote.
+        later: Number of small files that this run skipped because they were too young.
+        failed: Number of folders that this run could not merge because of an error.
         erased: End of the last complete ``erase``. The next three belong to that run.
         age: Minimum age of the erased rows, in seconds.
-        rows: Number of rows that it erased.
-        left: Number of folders that it could not erase because of an error.
+        rows: Number of rows that this run erased.
+        left: Number of folders in which this run could not erase rows because of an error.
         refused: Percentage of the table's bytes that a later run would have erased, which its limit did not allow.
         clock: Seconds by which a later run found this machine's clock ahead of the store's, so it erased nothing.
     """
@@ -90,7 +90,7 @@ _UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
-    """Returns the headers of a message, also those with a name that is not UTF-8.
+    """Returns the headers of a message, including headers with a name that is not UTF-8.
 
     Only this function and ``headers_of_all`` may call ``headers()``.
 
@@ -141,8 +141,8 @@ def deep_size(value: Any) -> int:
 class Row(NamedTuple):
     """One decoded record: value, key, offset, headers, and the Kafka timestamp.
 
-    ``timestamp`` is in ms since the epoch, -1 if the message has none, see ``known_timestamp``. ``message`` is the
-    record's message. It is ``None`` if the message is unknown, or became several rows.
+    ``timestamp`` is in ms since the epoch; -1 if the message has no timestamp, see ``known_timestamp``. ``message`` is
+    the record's message; ``None`` if the message is unknown or became several rows.
     """
 
     value: dict[str, Any]
@@ -209,7 +209,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets ``first`` to ``last``, both included, of one topic-partition."""
+    """The offsets ``first`` to ``last`` of one topic partition, including ``first`` and ``last``."""
 
     tp: TopicPartition
     first: int
@@ -218,7 +218,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of the table. Each step of a batch replaces it by a copy with more fields.
+    """A Parquet file of the table. Each step of a batch replaces this object with a copy that has more fields.
 
     ``partition_values`` are unescaped strings in the order of the partition spec. Spark adds ``size`` in bytes and
     ``path`` on this machine. The upload adds ``last_modified``. Only a registration needs ``footer``
@@ -245,10 +245,10 @@ class LocalObject:
 
 
 class Mark(NamedTuple):
-    """The offset up to which a topic-partition is in the table once a batch is registered.
+    """The last offset of a topic partition that is in the table after a batch is registered.
 
-    Offsets of different ``series`` cannot be compared, such as those of a deleted topic and its successor, or those
-    before and after the connector followed the group's offset.
+    Offsets of different ``series`` cannot be compared. Examples are offsets of a deleted topic and its successor, and
+    offsets before and after the connector followed the group's offset.
     """
 
     tp: TopicPartition
@@ -258,9 +258,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The offsets of one topic-partition in a batch, or in a portion of one.
+    """The offsets of one topic partition in a batch or in a portion of a batch.
 
-    ``owner`` is the assignment's token (24 hexadecimal digits). ``number`` is the batch's number. Together they make
+    ``owner`` is the assignment's token (24 hexadecimal digits). ``number`` is the batch's number. Token and number make
     file names unique over all attempts, members and recreated topics.
     """
 
@@ -271,7 +271,7 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records to convert together.
+    """Records that are converted together.
 
     ``rows`` and ``messages`` contain one list for each of ``parts``, in their order. Messages are not converted yet.
     ``rejected`` contains the records of the same offsets that were refused before conversion.

@@ -31,8 +31,8 @@ _POLL_SECONDS = 1.0
 class KafkaConnection(ConnectionConfig):
     """The brokers, and further properties of librdkafka for all clients: consumers, producers and admin clients.
 
-    quixstreams passes the properties of a connection to each client that it creates, after all others. Its own class
-    supports only some of librdkafka's properties, and logs a key in PEM. This class never shows properties.
+    quixstreams passes the properties of a connection to each client, after all other properties. The class of
+    quixstreams supports only some of librdkafka's properties, and logs a PEM key. This class never shows properties.
     """
 
     _properties: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -45,13 +45,13 @@ class KafkaConnection(ConnectionConfig):
         return connection
 
     def as_librdkafka_dict(self, plaintext_secrets: bool = True) -> dict[str, Any]:
-        """Return all properties; without secrets, only the brokers."""
+        """Return all properties. Without ``plaintext_secrets``, return only the brokers."""
         brokers: dict[str, Any] = super().as_librdkafka_dict(plaintext_secrets)
         return brokers | self._properties if plaintext_secrets else brokers
 
 
 def uses_callback(connection: ConnectionConfig) -> bool:
-    """Whether the login needs polled clients, because a callback creates its tokens."""
+    """Whether clients must be polled for the login, because a callback creates the tokens."""
     return "oauth_cb" in connection.as_librdkafka_dict()
 
 
@@ -76,13 +76,13 @@ def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, An
 
 
 def client_words(error: Exception) -> str:
-    """Return librdkafka's words for why it could not create a client."""
+    """Return librdkafka's message about a client that could not be created."""
     cause = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return one_line(re.sub(r"^Failed to create [a-z ]+: ", "", cause))
 
 
 def poll_in_background(*clients: Any) -> None:
-    """Poll these clients every second until the process ends; for clients without another thread that polls them."""
+    """Poll these clients every second until the process ends, if no other thread polls the clients."""
 
     def poll() -> None:
         with contextlib.suppress(RuntimeError):  # a closed client: the process ends

@@ -1,4 +1,4 @@
-"""Errors of Kafka's client: which are retriable, and the connector's error for each."""
+"""Translates errors of Kafka's client into the connector's errors, and decides which errors are retriable."""
 
 import logging
 
@@ -29,7 +29,7 @@ PASSING_ERRORS = frozenset(
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # from a new coordinator; other code detects deleted topics
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # a new coordinator returns this error; other code detects deleted topics
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._TRANSPORT,
@@ -45,7 +45,7 @@ _LASTING_CONSUMER_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, *REFUSED
 
 
 def of_rebalance(error: PartitionAssignmentError) -> Exception:
-    """Return the error that the callback of a rebalance raised; the framework wraps it without its text."""
+    """Return the error that the callback of a rebalance raised. quixstreams wraps this error without its text."""
     cause = error.__cause__
     if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
         return RetryableError("joining the consumer group", cause.args[0].str())
@@ -53,15 +53,15 @@ def of_rebalance(error: PartitionAssignmentError) -> Exception:
 
 
 def cannot_be_decompressed(error: Exception) -> bool:
-    """Whether Kafka's client cannot decompress messages: it repeats the error until the consumer seeks past them.
+    """Whether Kafka's client cannot decompress messages. The error repeats until the consumer seeks later offsets.
 
-    With zstd it decompresses no more than ``receive.message.max.bytes``.
+    With zstd, the client decompresses no more than ``receive.message.max.bytes``.
     """
     return isinstance(error, KafkaConsumerException) and error.code == KafkaError._BAD_COMPRESSION
 
 
 def consuming_failed(error: Exception) -> bool:
-    """Return whether the loop may continue after an error of the Kafka client; raise the error to end with."""
+    """Return whether the loop may continue after an error of the Kafka client. Raise an error that ends the process."""
     if not isinstance(error, KafkaConsumerException):
         return False
     if lasting_error := _lasting_error(error.error):
@@ -71,12 +71,12 @@ def consuming_failed(error: Exception) -> bool:
 
 
 def recovering_failed(error: KafkaConsumerException) -> ConnectorError:
-    """Return the error to end with after an error of the Kafka client while it recovered state, without a retry."""
+    """Return the error that ends the process if the Kafka client failed while state was recovered."""
     return _lasting_error(error.error) or RetryableError("recovering the state of transform()", error.error.str())
 
 
 def _lasting_error(error: KafkaError) -> ConnectorError | None:
-    """Return the error to end with after an error of the Kafka client; ``None`` if it is retriable."""
+    """Return the error that ends the process for an error of the Kafka client; ``None`` if a retry may help."""
     if error.code() in _LASTING_CONSUMER_ERRORS or error.fatal():
         return FatalError(
             "consuming from Kafka",
@@ -99,13 +99,13 @@ def _lasting_error(error: KafkaError) -> ConnectorError | None:
 
 
 def error_of(error: Exception) -> KafkaError | None:
-    """Return the error of Kafka's client in an exception; a serialization error contains none."""
+    """Return the error of Kafka's client in an exception; ``None`` if the exception contains no such error."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else getattr(error, "error", None)
     return kafka_error if isinstance(kafka_error, KafkaError) else None
 
 
 def producing_failed(error: Exception) -> ConnectorError:
-    """Return the error to end with if Kafka refused records of ``transform()``, or changes of its state."""
+    """Return the error that ends the process if Kafka refused records of ``transform()`` or changes of its state."""
     doing = "sending records of transform(), or changes of its state"
     kafka_error = error_of(error)
     if kafka_error is None:

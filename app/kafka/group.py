@@ -1,4 +1,4 @@
-"""Checks the consumer group for members that write another table, and for other programs."""
+"""Checks the consumer group for members that write a different table, and for other programs."""
 
 import hashlib
 import logging
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _MOST_CHECKS = 3
-_PLACE = "\0"  # in place of a topic's name; no table's name contains it
-_ENOUGH_TABLES = 1_000  # only a name such as aaaaaaaaaaaaaaaaaaaa gives more
+_PLACE = "\0"  # replaces a topic's name; no table's name contains this character
+_ENOUGH_TABLES = 1_000  # only a name such as aaaaaaaaaaaaaaaaaaaa has more
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -28,7 +28,7 @@ _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-
 class Writes:
     """The topic of a connector, as in the settings, and the address of its table.
 
-    With several topics, both contain ``{topic}``. ``prefix`` is the platform's prefix of each topic in Kafka.
+    With several topics, topic and address contain ``{topic}``. ``prefix`` is the platform's prefix of topics in Kafka.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class Writes:
         return Writes(name, f"{folder}/{table.replace(EACH_TOPIC, name)}")
 
     def as_one_of_several(self) -> Sequence["Writes"]:
-        """Return this table as connectors of several topics may name it: with ``{topic}`` for the topic's name."""
+        """Return the forms in which connectors of several topics may write this table: with ``{topic}`` in the name."""
         topic, (folder, _, table) = self.topic, self.uri.rpartition("/")
         tables, more = set[str](), {table}
         while more and len(tables) < _ENOUGH_TABLES:
@@ -60,11 +60,11 @@ class Writes:
 def check_members(
     admin: AdminClient, group: str, ours: Writes, topics: Collection[str] = (), *, warns: bool = True
 ) -> None:
-    """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
+    """Raise ``RetryableError`` if members of the group write a different table from the same topic.
 
-    Kafka assigns each partition to one member of a group, so each table would contain only a part of the rows. The
-    members may just be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks
-    again. Warns of other programs in the group that read the ``topics``.
+    Kafka assigns each partition to one member of a group, so each table would contain only a part of the rows. These
+    members may just be stopping. If Kafka does not answer yet, ``OtherTables`` repeats the query after joining the
+    group. Warns of other programs in the group that read the ``topics``.
     """
     try:
         members = _list_members(admin, group)
@@ -79,11 +79,11 @@ def check_members(
 
 @dataclass
 class OtherTables:
-    """Finds members that write another table, after this member has joined: both may have joined at the same time.
+    """Finds members that write a different table, after this member has joined the group.
 
-    A member that finds another table's member at its first assignment ends before it reads a record. A member that had
-    found no such member before continues, because the other one ends. If the other one is still there at the next
-    check, both end. Warns once of each other program in the group that reads the topic.
+    If a member finds a different table's member at its first assignment, it ends before it reads a record. A member
+    that earlier found no such member continues, because the other member ends. If the other member is still in the
+    group at the next check, both members end. Warns once of each other program that reads the topic.
     """
 
     admin: AdminClient
@@ -97,7 +97,7 @@ class OtherTables:
     _seen_before = False
 
     def at_assignment(self) -> RetryableError | None:
-        """Return the error to end with; queries Kafka until it has once found no member of another table."""
+        """Return the error that ends the process. Queries Kafka until no member of a different table was found once."""
         if self._was_unshared or not self._checks_left:
             return None
         try:
@@ -111,7 +111,7 @@ class OtherTables:
         return self._refusal(hosts, "This connector leaves the group before it reads a record")
 
     def later(self) -> RetryableError | None:
-        """Return the error to end with if members of another table stay from one call to the next."""
+        """Return the error that ends the process if members of a different table stay until the next call."""
         hosts = self._list_hosts()
         was_seen, self._seen_before = self._seen_before, bool(hosts)
         if self._was_unshared and not was_seen:
@@ -143,7 +143,7 @@ class OtherTables:
 
 
 def is_member(admin: AdminClient, group: str, member_id: str | None) -> bool:
-    """Whether the coordinator has this member in the group; it expels a member that was silent for too long.
+    """Whether this member is in the group. The coordinator removes a member that was silent for too long.
 
     With Kafka's eager rebalances, no other member receives the partitions of a member that is in the group and has not
     noticed a revocation. ``False`` if the user may not see the members.
@@ -167,13 +167,13 @@ def _list_readers(members: Iterable[Any], topic: str) -> set[tuple[str, str]]:
 
 
 def _reads(member: Any, topic: str) -> bool:
-    """Whether partitions of the topic are assigned to the member."""
+    """Whether Kafka has assigned partitions of the topic to the member."""
     name = len(topic).to_bytes(2, "big") + topic.encode()  # the format of assignments in Kafka's consumer protocol
     return name in member.assignment
 
 
 def _hosts_of_others(members: Iterable[Any], ours: Writes, topics: Collection[str]) -> list[str]:
-    """Return the hosts of the members that write another table from one of these topics."""
+    """Return the hosts of the members that write a different table from one of these topics."""
     same = [ours, *(map(ours.of, topics) if ours.topic == EACH_TOPIC else ours.as_one_of_several())]
     client_ids, our_topics = {each.client_id for each in same}, {_hash(each.topic) for each in same}
 
@@ -189,10 +189,10 @@ def _hosts_of_others(members: Iterable[Any], ours: Writes, topics: Collection[st
 
 
 def _list_members(admin: AdminClient, group: str) -> list[Any]:
-    """Return the members of the group; none if the user may not see them.
+    """Return the members of the group. If the user may not see the members, return an empty list.
 
-    Asks all brokers with ``list_groups()``. ``describe_consumer_groups()`` aborts the process in C if a broker goes
-    away during the call and returns (librdkafka's issues 3663 and 4605). So do all calls to the coordinator.
+    Queries all brokers with ``list_groups()``. If a broker stops during the call and returns, calls to the coordinator
+    and ``describe_consumer_groups()`` abort the process in C (librdkafka's issues 3663 and 4605).
     """
     what = f"the members of group {group}"
     groups = ask(what, lambda: admin.list_groups(group, timeout=_ANSWER_SECONDS))

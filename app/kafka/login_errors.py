@@ -1,4 +1,4 @@
-"""Login errors of Kafka: one table from librdkafka's words to the advice, and whether a retry may help."""
+"""Login errors of Kafka: a table of librdkafka's words, the advice, and whether a retry may help."""
 
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ _ANY = (
 
 
 class _Kind(NamedTuple):
-    """One kind of error: its words, in lower case; the advice; whether only other settings help.
+    """One kind of error: the words of its message in lower case, the advice, and whether only new settings help.
 
     If ``is_refusal`` is ``None``, the code of the error decides.
     """
@@ -29,13 +29,13 @@ class _Kind(NamedTuple):
     is_refusal: bool | None = None
 
 
-# The first kind whose words are all in the error counts.
+# The first kind is used whose words are all in the error's message.
 _KINDS: Final = (
     _Kind(
         ("no provider", "gssapi"),
         "KAFKA_SASL_MECHANISM=GSSAPI needs a librdkafka built with Kerberos; this one is built without",
     ),
-    # The token server is unavailable: it may return.
+    # The token server is unavailable, and may return.
     *(
         _Kind((_NO_TOKEN, words), _TOKEN_SERVER_DOWN, is_refusal=False)
         for words in ("could not connect", "could not resolve", "timed out", "timeout", "http error 5")

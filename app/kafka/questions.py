@@ -26,23 +26,23 @@ _HAS_MEMBERS = frozenset(
     {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 )
 _ALLOW_READ = "Allow Read on the topic and on the consumer group"
-_OWN = "ts-datalake-sink"  # metadata of an offset
+_OWN = "ts-datalake-sink"  # the mark in an offset's metadata
 _ENDS = "the ends of the partitions"
-_ENDS_SECONDS = 10.0  # for an answer
+_ENDS_SECONDS = 10.0  # time limit of an answer
 _UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 class GroupInUseError(RetryableError):
-    """Kafka accepts offsets only from the members of a group while it has members."""
+    """While a group has members, Kafka accepts offsets only from these members."""
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
-    """Return an offset to commit with the connector's mark. Tools omit the mark, or keep the mark of another offset."""
+    """Return an offset to commit, with the connector's mark. Tools omit the mark or keep an earlier offset's mark."""
     return KafkaTopicPartition(topic, partition, offset, f"{_OWN} {offset}")
 
 
 def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopicPartition], doing: str) -> None:
-    """Commit offsets with this method of a consumer, and wait for the answer; raise ``not_committed`` errors."""
+    """Commit offsets with this method of a consumer, and wait for the answer. Raise the error of ``not_committed``."""
     try:
         consumers_commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
@@ -50,14 +50,14 @@ def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopic
 
 
 def not_committed(error: KafkaError, doing: str) -> ConnectorError:
-    """Return a retryable error while the coordinator moves or the group rebalances, and otherwise a fatal one."""
+    """Return a retryable error if the coordinator moves or the group rebalances. Otherwise return a fatal error."""
     if error.code() not in PASSING_ERRORS:
         return FatalError(doing, error.str(), _ALLOW_READ)
     return (GroupInUseError if error.code() in _HAS_MEMBERS else RetryableError)(doing, error.str(), FROM_LAST_COMMIT)
 
 
 def ask(what: str, query: Callable[[], _T], *, if_unsupported: _T | None = None) -> _T:
-    """Return Kafka's answer to a query with a time limit, or ``if_unsupported`` if the broker does not support it."""
+    """Return Kafka's answer to a query; ``if_unsupported`` if the broker does not support the query."""
     try:
         return query()
     except KafkaException as error:
@@ -67,7 +67,7 @@ def ask(what: str, query: Callable[[], _T], *, if_unsupported: _T | None = None)
 
 
 def failed(what: str, error: KafkaError) -> ConnectorError:
-    """Return the error of a query; fatal for a refusal, because a claim would otherwise repeat the query for ever."""
+    """Return the error of a query. A refusal is fatal, because a claim would otherwise repeat the query for ever."""
     if error.code() in REFUSED:
         hint = f"{_ALLOW_READ}, which includes the right to describe them"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
@@ -82,7 +82,7 @@ def unanswered(what: str, cause: str) -> RetryableError:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    committed: int | None  # the group's offset, ``None`` without one
+    committed: int | None  # the group's offset; ``None`` without an offset
     low: int  # the first offset that Kafka still has
     high: int  # the offset of the next record
     topic_id: str  # id of the current topic of that name; empty if the broker does not report it, as is ``cluster_id``
@@ -91,7 +91,7 @@ class PartitionOffsets:
 
 
 class GroupOffsets:
-    """Queries Kafka with a consumer that never subscribes: closing the group's other consumer does not affect it."""
+    """Queries Kafka with a consumer that never subscribes. This consumer works after the other consumer is closed."""
 
     def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
         self.consumer = consumer
@@ -100,7 +100,7 @@ class GroupOffsets:
         self._cluster_id: str | None = None
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
-        """Ask the brokers, without a cache."""
+        """Return the offsets of the partition. The brokers are queried each time."""
         committed = self._committed([tp])[0]
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
@@ -108,12 +108,12 @@ class GroupOffsets:
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), is_set)
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of the current topic of that name; empty if the broker does not report it."""
+        """Return the id of the current topic of this name; empty if the broker does not report the id."""
         what = f"the id of topic {topic}"
         return ask(what, lambda: known_id(str(self._describe(topic).topic_id or "")), if_unsupported="")
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster; empty if the broker does not report it. Queries Kafka once."""
+        """Return the id of the cluster; empty if the broker does not report the id. Kafka is queried only once."""
         if self._cluster_id is None:
             # describe_cluster() aborts the process in C if a broker lists no broker, as the first after an outage.
             listed = partial(self._admin.list_topics, timeout=self._answer_seconds)
@@ -126,7 +126,7 @@ class GroupOffsets:
         return {*self.committed_offsets([TopicPartition(topic, each.id) for each in partitions])}
 
     def committed_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets, without partitions that have none."""
+        """Return the group's offsets, without partitions that have no offset."""
         offsets = self._committed(tps) if tps else []
         return {TopicPartition(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0}
 
@@ -143,7 +143,7 @@ class GroupOffsets:
         return self._list_offsets(topic, OffsetSpec.earliest(), "beginnings")
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of this moment or later, for each partition; without one, its end."""
+        """Return each partition's first offset of this moment or later; the partition's end without a later record."""
         milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers have a special meaning in Kafka
         times = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
         answers = self._ask_all(f"the offsets since {moment.isoformat()}", self.consumer.offsets_for_times, times)
@@ -174,7 +174,7 @@ class GroupOffsets:
         return self._ask_all(f"the offsets of {', '.join(map(str, tps))}", self.consumer.committed, partitions)
 
     def _ask_all(self, what: str, method: Callable[..., list[Any]], tps: Sequence[KafkaTopicPartition]) -> list[Any]:
-        """Return the answers of a consumer's method for these partitions; raise if one is an error."""
+        """Return the answers of a consumer's method for these partitions. Raise the first error in the answers."""
         answers = ask(what, lambda: method(tps, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
@@ -204,13 +204,13 @@ class GroupOffsets:
 
 
 def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the next offset of the partitions whose leaders answer; raise if Kafka does not answer at all.
+    """Return the next offset of partitions whose leaders answer. Raise an error if Kafka does not answer.
 
-    For a thread other than the consumer's: the consumer knows the ends only from the messages that it fetches. While
-    it is paused, as in an outage of the store, a lag computed from them would not change, although it grows.
+    For any thread except the consumer's. A consumer knows the ends only from fetched messages. While the consumer is
+    paused, for example in an outage of the store, a lag from these ends would not change, although the lag grows.
     """
     admin.poll(0)  # the client writes its log lines only here
-    if not tps:  # in an outage Kafka revokes all partitions: check whether it answers
+    if not tps:  # in an outage, Kafka revokes all partitions: check whether Kafka answers
         ask(_ENDS, lambda: admin.list_topics(timeout=_ENDS_SECONDS))
         return {}
     latest = {KafkaTopicPartition(*tp): OffsetSpec.latest() for tp in tps}
@@ -229,7 +229,7 @@ def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[Top
 def _list_ends(
     admin: AdminClient, latest: Mapping[KafkaTopicPartition, OffsetSpec]
 ) -> tuple[dict[TopicPartition, int], bool]:
-    """Return the ends, and whether a partition is unknown; then other partitions may be missing too."""
+    """Return the ends, and whether a partition is unknown. If so, other partitions may be missing too."""
     ends: dict[TopicPartition, int] = {}
     has_unknown = False
     for tp, answer in admin.list_offsets(latest, request_timeout=_ENDS_SECONDS).items():

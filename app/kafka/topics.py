@@ -26,13 +26,13 @@ ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_
 _COUNTS = " (after "  # librdkafka adds milliseconds and a count after a cause
 
 
-# The client logs each failed try in its own words; the caller reports the failure.
+# The client logs each failed attempt, but the caller reports the failure.
 _client_logger = logging.getLogger(f"{__name__}.client")
 _client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """Return a client for queries, with a logger: without a logger it writes to standard error."""
+    """Return a client for queries. The client has a logger, because otherwise it would write to standard error."""
     try:
         client = AdminClient({**EVERY_CLIENT, **connection.as_librdkafka_dict(), "logger": logger, **options})
     except (KafkaException, TypeError, ValueError) as error:
@@ -76,14 +76,14 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
 
 
 def check_topic_rights(admin: AdminClient, *topics: str, right: str = "Read") -> None:
-    """Raise ``FatalError`` if this right on a topic is missing; queries all topics in one request."""
+    """Raise ``FatalError`` if this right on a topic is missing. All topics are queried in one request."""
     described = cache(lambda: admin.describe_topics(TopicCollection([*topics]), **ASKED))
     for topic in topics:
         describe_with_right(partial(lambda name: described()[name], topic), right, f"topic {topic}")
 
 
 def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> Any:
-    """Return the description, ``None`` if the broker has none; raise ``FatalError`` if this right is missing."""
+    """Return the description; ``None`` if the broker has none. Raise ``FatalError`` if the right is missing."""
     doing, cause = f"asking for the rights on {what}", f"the user has no right to {right.lower()} it"
     refused = FatalError(doing, cause, f"Allow {right} on {what}")
     try:
@@ -100,7 +100,7 @@ def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> A
 
 
 class Topics(TopicManager):
-    """An application's topics, also with their settings if the user may read them."""
+    """The topics of an application, with the topics' settings if the user may read them."""
 
     def __init__(self, connection: ConnectionConfig, group: str, *, creates: bool) -> None:
         # The client of quixstreams is idempotent, as producers are, and the user needs a right for that.
@@ -120,7 +120,7 @@ class Topics(TopicManager):
 
 class _Admin(TopicAdmin):
     def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:
-        """Return the settings; without the right to read them, only the numbers of partitions and replicas."""
+        """Return the settings of topics. Without the right to read settings, return only partitions and replicas."""
         try:
             return super().inspect_topics(topic_names, timeout)
         except TopicPermissionError:
@@ -139,7 +139,7 @@ def prefix_of(application: Application) -> str:
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
-    """Return the error for a missing topic, with similar names; ``variable`` is the setting with the topic's name."""
+    """Return the error for a missing topic, with similar names. ``variable`` is the setting with the topic's name."""
     visible = sorted(topic for topic in topics if not topic.startswith("__"))
     by_folded = {topic.casefold(): topic for topic in visible}
     similar = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]

@@ -1,8 +1,8 @@
-"""Checks that topic and consumer group are the same as when partitions were claimed.
+"""Checks that topic and consumer group have not changed since partitions were claimed.
 
-A topic that is deleted and recreated has other records at the same offsets. Kafka's client does not always notice it:
-if the new topic already has the next offset, the client continues without an error. Therefore the connector keeps the
-ids of topics (``TopicIds``), and queries Kafka for them regularly (``KafkaWatch``).
+A recreated topic has different records at the same offsets. Kafka's client does not always notice a recreated topic. If
+the new topic already has the next offset, the client continues without an error. Therefore the connector keeps the ids
+of topics (``TopicIds``), and queries Kafka for the ids regularly (``KafkaWatch``).
 """
 
 import logging
@@ -14,7 +14,7 @@ from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker without ids
+_ZERO_ID = "A" * 22  # sixteen zero bytes in Kafka's encoding, from a broker without ids
 
 
 def known_id(text: str | None) -> str:
@@ -30,7 +30,7 @@ def ids_differ(first: str, second: str) -> bool:
 class TopicIds:
     """Keeps the topic's id of each claimed partition, and compares it with Kafka's current id. Thread-safe.
 
-    An id is empty if the broker does not report it.
+    An id is empty if the broker does not report ids.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -45,10 +45,10 @@ class TopicIds:
         return tp in self._claimed
 
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
-        """Return the error for a topic that was recreated since one of these partitions was claimed, if there is one.
+        """Return the error for a topic that was recreated after its partition was claimed; otherwise ``None``.
 
-        Queries each topic once. After ``None``, all records read before the call are of the claimed topic, because
-        Kafka never uses an id again.
+        Each topic is queried once. If the result is ``None``, all records read before the call belong to the claimed
+        topic, because Kafka never uses an id again.
         """
         now: dict[str, str] = {}
         for tp in tps:
@@ -61,7 +61,7 @@ class TopicIds:
 
 
 def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
-    """Return the error to end with: the next claim finds the new topic and begins with its first record."""
+    """Return the error for a recreated topic. The next claim begins with the first record of the new topic."""
     hint = (
         "The next start detects this and continues at the right offset. Records that were read and are not in the "
         "table yet are not written, because they may be from either topic"
@@ -72,7 +72,7 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
 
 
 class KafkaWatch:
-    """Queries Kafka regularly after ``start()``, except while an error waits to be taken.
+    """Queries Kafka regularly after ``start()``. If a query has found an error, no query runs until it is taken.
 
     Each query returns the error, or ``None``. A query that raises is repeated. The thread is separate, because an
     answer may take long.
@@ -86,7 +86,7 @@ class KafkaWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, if there is a query and the thread has not started yet; not thread-safe."""
+        """Start the thread if a query exists and the thread has not started yet. Not thread-safe."""
         if self._queries and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
             self._thread.start()

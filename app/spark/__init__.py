@@ -1,1 +1,1 @@
-"""The Java process, the hand-over file, and the partitioned write: the only home of pyspark and py4j."""
+"""The Java process, the staged file, and the partitioned write. Only this package uses pyspark and py4j."""

@@ -1,4 +1,4 @@
-"""The offsets of a batch in the footers of its files, for files without offsets in their names.
+"""Stores the offsets of a batch in the footers of files whose names contain no offsets.
 
 Spark stores a column's metadata in the footer, in the JSON of ``org.apache.spark.sql.parquet.row.metadata``. The first
 column's metadata contains the offsets: ``{"kafka_offsets": {"readings": {"0": [1000, 2999], "1": [980, 2999]}}}``.
@@ -23,7 +23,7 @@ def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
 
 
 def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRange, ...]:
-    """Reads a batch's offsets from a Parquet footer, by topic and partition; empty for a file without them."""
+    """Reads a batch's offsets from a Parquet footer, by topic and partition; empty for a file without offsets."""
     try:
         ranges = [
             OffsetRange(TopicPartition(topic, int(partition)), int(first), int(last))

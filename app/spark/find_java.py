@@ -1,4 +1,4 @@
-"""Finds the Java for Spark, and in development also for Kafka."""
+"""Finds the Java that Spark uses. In development, Kafka uses it too."""
 
 import ctypes
 import os
@@ -39,14 +39,14 @@ INHERITED = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """The program ``java``, and its feature release, 17 for ``17.0.15``."""
+    """The program ``java`` and its feature release, for example 17 for ``17.0.15``."""
 
     path: Path
     release: int
 
 
 def find_java() -> Java:
-    """Returns the Java of ``JAVA_HOME``, otherwise of requirements.txt, otherwise on the ``PATH``.
+    """Returns the Java of ``JAVA_HOME``. Otherwise returns the Java of requirements.txt, or on the ``PATH``.
 
     Raises:
         ConfigError: Java cannot be run, or is too old.

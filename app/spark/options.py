@@ -1,7 +1,7 @@
 """Options of Spark from the settings, and options of Parquet's writer that depend on a batch.
 
-The latter are the checks of sizes, the size of pages, dictionaries and bounds. This module does not import Spark,
-because settings are read first.
+The options of the writer are checks of sizes, the size of pages, dictionaries and bounds. This module does not import
+Spark, because settings are read first.
 """
 
 import os
@@ -18,17 +18,17 @@ _BYTES_BETWEEN_CHECKS = 2**20
 _ROWS_BETWEEN_CHECKS = 10_000
 _SMALLEST_PAGE = 2**12
 _LARGEST_PAGE = 2**20  # Parquet's own default
-_LENGTH_BYTES = 4  # of a text, before its bytes
+_LENGTH_BYTES = 4  # bytes of the length that precedes a text
 _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides about a dictionary
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where Spark runs, and how it writes Parquet.
+    """Where Spark runs, and how Spark writes Parquet.
 
     Args:
         master: ``local``, ``local[n]`` or ``local[*]``; for merging also a cluster.
-        heap_mb, off_heap_mb: Memory of the JVM. It sorts rows outside the heap.
+        heap_mb, off_heap_mb: Memory of the JVM in MB. Rows are sorted outside of the heap.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
     """
 

@@ -13,7 +13,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def make_scratch() -> Path:
-    """Makes a folder (mode 0700) in the temporary directory, and removes the folders of dead processes.
+    """Creates a folder (mode 0700) in the temporary directory, and removes the folders of dead processes.
 
     A folder is locked for the life of its process. Process ids do not identify live processes, because containers that
     share a temporary directory have the same ids.
@@ -49,7 +49,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
-    """Whether the folder is on a file system in memory, so that its files count as the container's memory.
+    """Whether the folder is on a file system in memory. Its files then use the container's memory.
 
     Returns ``False`` if the system has no list of ``mounts``.
     """

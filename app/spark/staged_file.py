@@ -1,7 +1,7 @@
 """Writes the Parquet file that passes a batch to Spark, and measures its rows.
 
-The file is read once, on this machine. Therefore it is uncompressed, without dictionaries or statistics: writing
-200,000 rows takes 30 ms.
+The file is read only once, on this machine. Therefore the file has no compression, dictionaries or statistics. Writing
+200,000 rows needs 30 ms.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from app.model import DataFile, OffsetRange, StagedFile
 
 _LARGE_VALUE_BYTES = 64 * 1024  # a footer does not contain bounds of more than 4 KB
-_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark keeps one in its heap, and its strings twice while they grow
+_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark keeps one row group in the heap, and its strings twice while they grow
 _WORD_BYTES = 8
-_SORTED_ROW_BYTES = 48  # in addition to its values: its head, and its place in the sorted list
+_SORTED_ROW_BYTES = 48  # bytes of a row in addition to values: its head, and its place in the sorted list
 
 
 class StagedWriter:
-    """Writes a staged file, table by table. Its reader loads one row group at a time."""
+    """Writes a staged file, table by table. Spark loads one row group at a time."""
 
     def __init__(self, path: Path, schema: pa.Schema, without_dictionary: Sequence[str] = ()) -> None:
         self.schema = schema.remove_metadata()
@@ -36,7 +36,7 @@ class StagedWriter:
         self._large: set[tuple[str, ...]] = set()
 
     def append(self, table: pa.Table) -> None:
-        """Appends rows in one row group, or in several if the rows are large."""
+        """Appends rows in one row group. Large rows need several row groups."""
         largest = sum(map(_largest_value, table.columns))
         if largest > _LARGE_VALUE_BYTES:  # no value is larger than the largest row
             for name in table.column_names:
@@ -59,7 +59,7 @@ class StagedWriter:
         sort_column: str | None = None,
         offsets: tuple[OffsetRange, ...] = (),
     ) -> StagedFile:
-        """Closes the file and returns it with the measurements of its rows."""
+        """Closes the file. Returns the file with the measurements of its rows."""
         self.close()
         return StagedFile(
             self.path,

@@ -254,7 +254,9 @@ def test_a_token_of_another_key_is_refused(secured: SecuredKafka, signer: Signer
 
 def test_missing_credentials_of_aws_are_named(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.failure = AttributeError("'NoneType' object has no attribute 'access_key'")
-    with pytest.raises(ConfigError, match=r"no token for the login: no AWS credentials were found\. Check the connector's role"):
+    with pytest.raises(
+        ConfigError, match=r"no token for the login: no AWS credentials were found\. Check the connector's role"
+    ):
         topics_of(msk(secured), tmp_path)
 
 

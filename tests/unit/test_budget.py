@@ -9,32 +9,32 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_091
+MOST_LINES = 32_046
 MOST_LINES_OF_PARTS = {
-    "audit": 699,
+    "audit": 694,
     "avro": 616,
     "azure": 338,
-    "check": 474,
-    "commands": 231,
-    "console": 1_237,
+    "check": 472,
+    "commands": 229,
+    "console": 1_232,
     "gcs": 287,
     "http": 234,
-    "iceberg": 1_595,
+    "iceberg": 1_589,
     "lineage": 166,
-    "maintenance": 2_162,
-    "msk_iam": 49,
+    "maintenance": 2_147,
+    "msk_iam": 48,
     "protobuf": 385,
-    "quix": 591,
+    "quix": 590,
     "registry": 588,
-    "replay": 255,
+    "replay": 252,
     "schema": 379,
     "stream_timeouts": 345,
-    "try_out": 622,
-    "until": 253,
+    "try_out": 617,
+    "until": 255,
 }
-MOST_LINES_WITHOUT_PARTS = 20_505
-MOST_LINES_OF_CORE = 9_136
-MOST_LINES_OF_TESTS = 51_306
+MOST_LINES_WITHOUT_PARTS = 20_503
+MOST_LINES_OF_CORE = 9_098
+MOST_LINES_OF_TESTS = 51_348
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 
 

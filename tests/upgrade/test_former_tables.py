@@ -1,6 +1,6 @@
 """A table of a former version is continued: each record is a row once, and no step of that version is left undone.
 
-``write_tables.py`` made the archives. Kafka gets the same records again, and the documents the ids that it has now.
+``dev/former_tables.py`` made the archives. Kafka receives the same records again. Their documents receive its new ids.
 """
 
 import json
@@ -16,13 +16,13 @@ from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET, Broker
 from dev.connector import environment
+from dev.former_tables import ARCHIVES, BAD, BUCKET, ICEBERG, NAMESPACE, Former, ids_of, version_of
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.minio import LocalMinio
 from tests.e2e.lake import Lake
 from tests.e2e.scenario import Scenario, s3_store
 from tests.services.main_process import run_main
 from tests.support.iceberg_readers import pyiceberg_catalog
-from tests.upgrade.write_tables import ARCHIVES, BAD, BUCKET, ICEBERG, NAMESPACE, Former, ids_of, version_of
 
 MORE = 50
 

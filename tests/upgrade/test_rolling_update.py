@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dev.connector import REPO
+from dev.former_tables import ARCHIVES, version_of
 from tests.e2e.conftest import NewScenario, new_scenario
 from tests.e2e.lake import Tally
-from tests.upgrade.write_tables import ARCHIVES, version_of
 
 __all__ = ["new_scenario"]  # a fixture
 

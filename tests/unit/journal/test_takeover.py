@@ -99,10 +99,10 @@ def test_a_log_without_the_partition_of_its_claim_is_fatal_and_fences_nobody(wor
 
 
 @pytest.mark.parametrize("what", ["claim", "log"])
-@pytest.mark.parametrize("body", [b"{", b'{"version": 2}'])
 def test_a_document_that_cannot_be_understood_ends_the_claim_for_good_and_is_left_as_it_is(
-    world: World, what: str, body: bytes
+    world: World, what: str
 ) -> None:
+    body = b"{"
     world.begun()
     key = world.claim_key() if what == "claim" else world.log_key()
     world.overwrite(key, body)

@@ -1,4 +1,4 @@
-"""Writes the tables of a former version: ``python -m tests.upgrade.write_tables <commit or tag>``.
+"""Writes the tables of a former version: ``python -m dev.former_tables <commit or tag>``.
 
 The ``main.py`` of that version writes them, from a checkout. ``<commit or tag>.tar.xz`` then has all objects as the
 version left them, and ``former.json``: the records, the ids of Kafka, and the offsets that the group has committed.
@@ -30,7 +30,7 @@ from tests.e2e.lake import copy
 from tests.e2e.records import value
 from tests.e2e.scenario import Scenario, s3_store
 
-FOLDER = Path(__file__).parent
+FOLDER = REPO / "tests" / "upgrade"
 ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
 BUCKET = "former-tables"
 NAMESPACE = "former"
@@ -39,6 +39,7 @@ ICEBERG = {"CATALOG_TYPE": "iceberg", "CATALOG_NAMESPACE": NAMESPACE}
 BAD = "no JSON"
 SITES = 60  # so many files are uploaded one after the other: some milliseconds to kill the process
 MOST_TRIES = 20
+_WORD = 100  # bytes: a record of a folder with nothing under way is shorter
 _PAUSE = 0.0005  # seconds; what the process must not finish takes some milliseconds
 
 
@@ -74,6 +75,10 @@ class Former:
         self.produce(sites, count, bad)
         self.scenario.wait_until_committed(len(self.values), by=connector)
 
+    def stop(self, connector: ConnectorProcess) -> None:
+        if code := connector.stop():
+            raise AssertionError(f"the connector ended with code {code}")
+
     def data_files(self) -> list[Path]:
         return sorted(self.scenario.lake.folder.glob("site=*/*/*.parquet"))
 
@@ -83,7 +88,7 @@ def stopped(table: Former) -> None:
     connector = table.start()
     for _ in range(3):
         table.write(connector, sites=4, count=50, bad=1)
-    assert connector.stop() == 0
+    table.stop(connector)
 
 
 def killed(table: Former) -> None:
@@ -107,7 +112,7 @@ def merging(table: Former) -> None:
         connector = table.start()
         for _ in range(3):
             table.write(connector, sites=4, count=20)
-        assert connector.stop() == 0
+        table.stop(connector)
         variables = environment({**table.settings, "input": table.scenario.topic})
         command = [sys.executable, str(table.tree / "main.py"), "compact", "--when-cold", "0h"]
         with subprocess.Popen(command, env=variables) as compact:
@@ -122,7 +127,7 @@ def merging(table: Former) -> None:
 def _is_merging(table: Former) -> bool:
     """Whether the record of a folder lists files; with nothing under way it is a word of 16 bytes."""
     records = (table.scenario.lake.folder / "_journal").glob("compact-*.json")
-    return any(path.stat().st_size > 100 for path in records)
+    return any(path.stat().st_size > _WORD for path in records)
 
 
 def ids_of(scenario: Scenario) -> list[str]:
