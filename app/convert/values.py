@@ -307,7 +307,7 @@ def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, fu
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
-    """Fits all values of a column, in the order of the rows."""
+    """Converts the values of a column to one type, which each value may extend. Returns the others as misfits."""
     final, fitter = Growing(kind), _Fitter(growth, fixed=fixed)
     stored: list[Any] = []
     misfits: dict[int, Misfit] = {}

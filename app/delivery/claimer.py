@@ -50,7 +50,7 @@ class Group:
     """The consumer group in Kafka, and the settings that decide where partitions begin.
 
     Attributes:
-        check: Function that returns the error that ends the process if no partition may be claimed in this group.
+        check: Function that returns an error if this member must not claim any partition, otherwise ``None``.
         is_member: Function that returns whether Kafka still counts this member in the group.
         watch: Thread that queries Kafka regularly after the first assignment.
     """

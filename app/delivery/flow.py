@@ -61,7 +61,7 @@ class BatchInFlight:
             self.seconds[name] = self.seconds.get(name, 0.0) + clock() - self._waited - begin
 
     def retry(self, asks: Request, work: Callable[[], _T]) -> _T:
-        """Do the work within a step. Retry the work until it succeeds."""
+        """Do work that is part of a step, and retry it until it succeeds. The step's time excludes the waits."""
 
         def add_waited(seconds: float) -> None:
             self._waited += seconds

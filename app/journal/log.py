@@ -120,7 +120,7 @@ class AssignmentLog(Stored):
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """The end of each partition of the batch after the batch is in the lake.
+        """The end offsets that the batch's partitions will have when the batch is in the lake.
 
         Other partitions are left out. If they advanced without a file, no catalog knows their ends.
         """

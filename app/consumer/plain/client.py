@@ -65,7 +65,7 @@ class BrokerPresence:
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    """Creates a consumer of the application's group. ``properties`` replace all other properties."""
+    """Creates a consumer of the application's group. ``properties`` win over the application's."""
     return Consumer(
         {
             **config.consumer_extra_config,

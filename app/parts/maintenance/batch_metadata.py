@@ -55,7 +55,7 @@ def named_part(key: str) -> Part | None:
 
 
 def as_merged_metadata(batches: Iterable[Sequence[Part]]) -> dict[str, str]:
-    """Return metadata for the footer or a column of a merged file: the batches, as a Parquet file in base64."""
+    """Return metadata that lists the offsets of a merged file's batches, as a small Parquet file in Base64."""
     parts = sorted({*chain.from_iterable(batches)})
     body = BytesIO()
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts], _PARTS), body)

@@ -250,7 +250,7 @@ class Job:
         return changes, failure
 
     def fail(self, path: str, error: object, outcome: str = "not changed") -> None:
-        """Print the error of a folder that was not changed completely, and add the folder to ``failed``."""
+        """Print the error of a folder that was processed only in part or not at all. Add it to ``failed``."""
         self.failed.add(path)
         print_line(f"{path or '.'}: {outcome}: {error}")
 
