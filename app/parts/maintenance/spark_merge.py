@@ -188,7 +188,7 @@ class Merge:
         return pa.schema(list(types()))
 
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
-        """Read files, and convert their columns to those of the table. Columns of ``schema`` may be missing in a file."""
+        """Read files, and convert columns to those of the table. Columns of ``schema`` may be missing in a file."""
         others = {name for name in schema.names if schema.field(name).type != self._target.columns[name]}
         kinds = {name: self._types[name] for name in schema.names} | self._spark_types(uris[0], others)
         frame = self._session.read.schema(StructType([*itertools.starmap(StructField, kinds.items())])).parquet(*uris)
