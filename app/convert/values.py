@@ -307,7 +307,7 @@ def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, fu
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
-    """Converts the values of a column to one type, which each value may extend. Returns the others as misfits."""
+    """Converts the values of a column to one type, which each value may extend. Returns the rest as misfits."""
     final, fitter = Growing(kind), _Fitter(growth, fixed=fixed)
     stored: list[Any] = []
     misfits: dict[int, Misfit] = {}
