@@ -80,7 +80,7 @@ class Waits:
         self._count = count
         self._table = ""
         self._lock = threading.Lock()
-        # By thread: the begin of the wait, the error or the request, and the table.
+        # By thread: the start of the wait, the error or the request, and the table.
         self._failing: dict[int, tuple[float, ConnectorError, Operation | None, str]] = {}
         self._asked: dict[int, tuple[float, Request, str]] = {}
 

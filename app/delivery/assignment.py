@@ -21,7 +21,7 @@ _offset = itemgetter(0)
 
 
 class Uncommitted:
-    """The age of a partition's first consumed record whose offset is not committed. For the consumer's thread.
+    """The time of a partition's first consumed record that is not committed. Only the consumer's thread calls methods.
 
     ``_marks`` contains the offset and the time of the first record of each poll. ``oldest`` is the timestamp of the
     first record that is not committed, in epoch seconds. After a commit in the middle of a poll, ``oldest`` is the
@@ -57,7 +57,7 @@ class Uncommitted:
 
 
 class Partition:
-    """One partition and the progress in this partition. Each number is the offset of the next record."""
+    """One partition, and the offsets of the next records to hand over, write and commit."""
 
     __slots__ = ("copied", "is_claimed", "taken", "tp", "uncommitted", "written")
 
@@ -92,7 +92,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A message from the consumer to the pipeline: records, or the ``reason`` why the batch ends."""
+    """A message from the consumer to the pipeline. It contains records, or the ``reason`` why the batch ends."""
 
     assignment: "Assignment"
     number: int  # number of the assignment's portions with records so far
@@ -110,7 +110,7 @@ class Claimed:
 
 
 class Assignment:
-    """One assignment. The pipeline writes the assignment's log as soon as the claims point to the log."""
+    """One assignment. After the claims point to the assignment's log, the pipeline writes this log."""
 
     def __init__(self, tps: Iterable[TopicPartition], log: OwnLog, submit: Callable[[Portion], None]) -> None:
         self.partitions: Mapping[TopicPartition, Partition] = {tp: Partition(tp) for tp in tps}

@@ -60,7 +60,7 @@ class Delivery:
             raise
 
     def stop(self) -> None:
-        """Begin no more uploads."""
+        """Prevent further uploads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- a batch ----------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Delivery:
         self._metrics.delivered(batch.outcome(stored))
 
     def _advance(self, batch: GatheredBatch) -> list[DataFile]:
-        """Write the last offsets of a batch without objects to the log, before these offsets are committed."""
+        """Write the last offsets of a batch to the log before these offsets are committed. The batch has no objects."""
         batch.in_flight.step("done", partial(batch.in_flight.assignment.log.advance, batch.ends), JOURNAL)
         return []
 
@@ -130,10 +130,10 @@ class Delivery:
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def _confirm_topics(self, batch: GatheredBatch) -> None:
-        """Raise an error if a topic was recreated: the new topic's rows would be written under old offsets.
+        """Raise an error if a topic was recreated, because the new topic's rows would be written under old offsets.
 
-        This step queries Kafka after the batch has ended, because all its rows must be read before. It does so before
-        the intent, because the next owner registers a batch whose files are complete.
+        This step queries Kafka after all rows of the batch were read. The query precedes the intent, because the next
+        owner would register an announced batch with complete files.
         """
         tps = [part.offsets.tp for part in batch.staged.parts]
         log = batch.in_flight.assignment.log

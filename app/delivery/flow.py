@@ -105,7 +105,7 @@ class GatheredBatch:
 
 
 class Handover(Generic[_T]):
-    """Hands work from one thread to the next thread through a queue. After ``stop`` is set, no thread waits any more.
+    """A queue that hands work from one thread to the next thread. After ``stop`` is set, no thread waits at the queue.
 
     A failure goes through the same queue. Therefore earlier batches still arrive.
     """

@@ -56,8 +56,8 @@ Pages = Mapping[str, Callable[..., Response | None]]
 class AllowedHosts:
     """The host names at which pages may be read. If the user sets ``names``, the host name of every request is checked.
 
-    This prevents DNS rebinding: a web page resolves its own name to 127.0.0.1, so that a browser on this machine lets
-    the page read local ports. The ``Host`` of the page's request is still the page's name.
+    This check prevents DNS rebinding: a web page resolves its own name to 127.0.0.1, so that a browser on this machine
+    lets the page read local ports. The ``Host`` of the page's request is still the page's name.
 
     Therefore host names of loopback connections are always checked. On other interfaces, every client may read the
     pages. The connector cannot know all host names there, such as names in Kubernetes, of a proxy, or a public name.

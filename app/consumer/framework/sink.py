@@ -1,6 +1,6 @@
 """The sink of the framework's lane. It collects rows, and writes them to lake and log before quixstreams commits.
 
-Kafka's offset is never higher than the log's end, because quixstreams commits after ``flush()`` has returned.
+The offset in Kafka is never higher than the end in the log, because quixstreams commits after ``flush()`` has returned.
 
 If a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` requests no pause,
 because a pause that is longer than a rebalance would never end. In two situations, a failed flush raises a plain error:
@@ -35,7 +35,7 @@ _LOOK_EVERY = 64  # messages
 
 
 class RowSink(BaseSink):
-    """See the module's docstring. Only the consumer's thread calls methods, except for the flush of a revocation.
+    """The sink. The module's docstring describes it. Only the consumer's thread calls methods, except at a revocation.
 
     Args:
         on_start: Function that is called when quixstreams runs, after quixstreams has set its signal handlers.
@@ -292,7 +292,7 @@ class RowSink(BaseSink):
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has abandoned the flush of a revocation, for example after a freeze."""
+        """End the process if quixstreams abandoned a revocation's flush, for example because the process was frozen."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
             raise RetryableError("consuming", cause, "The next start continues from the journal")
