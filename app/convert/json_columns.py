@@ -202,7 +202,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_exact(array: pa.Array, text: bytes) -> bool:
-    """Whether the double values of an array, or of its nested fields, equal the numbers in the JSON text."""
+    """Whether all double values, also in nested fields of the array, equal the numbers in the JSON text."""
     if pa.types.is_struct(array.type):
         return all(_is_exact(field, text) for field in array.flatten())
     if pa.types.is_list(array.type):

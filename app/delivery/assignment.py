@@ -1,7 +1,7 @@
 """An assignment: the partitions that Kafka assigns to this member, until Kafka revokes or another member claims them.
 
-Each thread that works for an assignment has a reference to the ``Assignment``. After the assignment ends, or its log is
-fenced, none of its records are written. A thread that is late works with an ``Assignment`` that no other thread reads.
+Each thread that works for an assignment has a reference to the ``Assignment``. After the assignment has ended, or its
+log is fenced, no records of the assignment are written. The work of a late thread then has no effect.
 """
 
 import queue
@@ -170,7 +170,7 @@ class Assignment:
         self._submit(Portion(self, self._taken, reason=reason))
 
     def delivered(self, portion: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that lake and log contain all portions up to this number. For the pipeline's thread."""
+        """Note that lake and log contain all portions up to this number. Called by the pipeline's thread."""
         for tp, end in ends.items():
             partition = self.partitions[tp]
             partition.written = max(partition.written, end + 1)
@@ -182,7 +182,7 @@ class Assignment:
         return self._written == self._taken
 
     def to_commit(self) -> list[tuple[Partition, int]]:
-        """Return partitions with a newer offset than Kafka's, and the offsets to commit. For the consumer's thread."""
+        """Return the offsets to commit, which are newer than Kafka's offsets. Called by the consumer's thread."""
         # Each ``written`` is read only once, because the pipeline's thread may change it.
         offsets = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
         for partition, written in offsets:

@@ -50,7 +50,7 @@ class Callbacks:
         self.assignment: Collection[TopicPartition] = ()
 
     def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns arguments of the application. ``of_consumer`` contains further properties of the consumer."""
+        """Returns the application's arguments. ``of_consumer`` contains further properties of the consumer."""
         return {
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,

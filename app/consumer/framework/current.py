@@ -62,8 +62,8 @@ def _before(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> 
 class Due:
     """When quixstreams and the sink must flush. Only the consumer's thread calls methods; any thread reads ``seconds``.
 
-    ``commit_interval`` is the commit interval of quixstreams in seconds. quixstreams flushes at ``flush_at`` or
-    earlier; ``None`` without records. The sink flushes bad records at ``keep_until``; 0 without bad records.
+    ``commit_interval`` is the commit interval of quixstreams in seconds. quixstreams flushes at ``flush_at`` (``None``
+    without records) or earlier. The sink flushes bad records at ``keep_until`` (0 without bad records).
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:
@@ -87,7 +87,7 @@ class Due:
         return None if self.flush_at is None else self.flush_at - self.timings.clock()
 
     def expect_flush(self) -> None:
-        """Note that quixstreams has offsets to commit."""
+        """Note that quixstreams has offsets to commit. A flush must follow."""
         if self.flush_at is None:
             self.flush_at = self.timings.clock() + self._commit_interval
 

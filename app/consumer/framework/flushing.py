@@ -40,7 +40,7 @@ class Flushing:
         self._continued: frozenset[TopicPartition] = frozenset()  # partitions of the former assignment
 
     def hand_over(self, processed: Processed, *, may_claim: bool) -> None:
-        """Pass records that can be written to the pipeline. If ``may_claim``, claim partitions if needed."""
+        """Pass records to the pipeline if they can be written. With ``may_claim``, first claim partitions."""
         if error := self._member.group.watch.take_found():
             raise error
         self._flow.raise_failure()
@@ -101,12 +101,12 @@ class Flushing:
         return frozenset(assignment.partitions if assignment and not self.is_outdated and not self.went_back else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
-        """Whether some waiting records must not be written by the present assignment."""
+        """Whether the present assignment must not write some of the waiting records."""
         assignment = self._member.assignment
         return bool(assignment and assignment.unclaimed) or not processed.news <= self._tps()
 
     def _begin(self, processed: Processed) -> None:
-        """Begin an assignment of the former partitions, whose records are in the lake, and of those with news."""
+        """Begin an assignment of the former partitions, which are in the lake, and of partitions with records."""
         tps = sorted(processed.news | self._tps())
         former = self._member.assignment
         self._continued = frozenset(former.partitions if former and not self.went_back else ())

@@ -171,7 +171,7 @@ class Processed:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, row: Row) -> None:
-        """Keep a copy of a row, and its message if known. Raises ``NotARowError`` if the row has too many levels."""
+        """Keep a copy of a row, and the row's message if known. Raises ``NotARowError`` for too many levels."""
         try:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:

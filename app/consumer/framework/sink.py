@@ -7,8 +7,8 @@ because a pause that is longer than a rebalance would never end. In two situatio
 
 - While Kafka revokes partitions, a pause must not begin. The flush of a revocation runs on a thread of quixstreams, and
   removes all waiting records.
-- While quixstreams aligns topics by time (for a join), it would drop fetched messages, and seek only partitions with
-  processed messages. It would skip records of other partitions, and wait for topics without new records.
+- While quixstreams aligns topics by time (for a join), a pause would drop fetched messages, and seek only partitions
+  with processed messages. quixstreams would skip other partitions' records, and wait for topics without new records.
 """
 
 import logging
@@ -191,8 +191,8 @@ class RowSink(BaseSink):
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         """Keep a record that cannot become a row for the dead letter, and remove the record's rows.
 
-        A message that was not deserialized (``is_deserialized``) has no record. Raises ``DataError`` if
-        ``ON_BAD_RECORD`` is ``fail``. If possible, earlier records are written to the lake before that.
+        A message that was not deserialized (``is_deserialized``) has no record. If ``ON_BAD_RECORD`` is ``fail``, the
+        method first writes earlier records to the lake if possible, and then raises ``DataError``.
         """
         rejected = refusal.rejected
         waiting = self._waiting_of(rejected.tp)
@@ -325,7 +325,7 @@ class RowSink(BaseSink):
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:
-        """Flush the records before a bad record that ends the process. The next start ends at the same bad record."""
+        """Flush the records that precede the bad record. The process ends, also after a restart, at the bad record."""
         try:
             self._flush()
         except (ConnectorError, HeldUpError) as error:
