@@ -8,7 +8,7 @@ _SHORTEST: Final = 6  # a shorter secret is a common word, such as admin; removi
 _WHOLE_WORDS: Final = 8  # a shorter secret is only removed as a complete word
 _HIDDEN: Final = "***"
 
-# Of an address, only scheme, host and path remain. A user in front of the host, or a query, may contain a secret.
+# In an address, only scheme, host and path remain. A user in front of the host, or a query, may contain a secret.
 _ADDRESS: Final = re.compile(
     r"""\b([a-z][a-z0-9+.-]{0,15}://)(?:[^\s/?#"'<>]{0,300}@)?([^\s?#"'<>]*)(?:[?#][^\s"'<>]*)?""", re.IGNORECASE
 )

@@ -220,7 +220,7 @@ class BatchConverter:
         return changed
 
     def _conversion(self, work: _Work, rows: Sequence[Row], schema: TableSchema, extra: Columns) -> Conversion:
-        """Returns the rows as a table in the types that all members share. Without any value, it has no columns."""
+        """Returns the rows as a table in the types that all members share. Without values, the table has no columns."""
         lost = lost_metadata(self.metadata, rows)
         while True:
             conversion = convert(rows, schema, self.rules, extra, most=work.most_scalars, lost=lost)

@@ -44,7 +44,7 @@ def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | Non
 
 
 def _is_deep(values: Iterable[Any]) -> bool:
-    """Whether values have too many levels. Arrow's memory grows with the square of the levels (900: 250 MB)."""
+    """Whether values have too many levels. Arrow's memory grows with the square of the levels: 900 need 250 MB."""
     for _ in range(MAX_DEPTH + 2):  # one level for the record, ``MAX_DEPTH`` levels for a column, and one more
         # The garbage collector does not track a dictionary that contains only numbers and texts.
         nested = list(filter(gc.is_tracked, values))

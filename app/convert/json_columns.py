@@ -118,7 +118,7 @@ def _has_lists(kind: pa.DataType) -> bool:
 
 
 def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:
-    """Estimates the number of inferred columns from two samples. If names are ids, it grows with the messages."""
+    """Estimates the number of inferred columns from two samples. If names are ids, each message adds columns."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
     first, both = (sum(map(scalar_count, part.schema.types)) if part else 0 for part in parts)

@@ -103,7 +103,7 @@ def _values(
 
 
 def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, Reason]:
-    """Returns the reasons for rows without any timestamp, by row. A timestamp field that is null counts."""
+    """Returns the reasons for rows without any timestamp, by row. Null in the field counts as a timestamp."""
     reason = Reason(f"it has no {column!r}, and its Kafka message has no timestamp")
     without = (index for index, value in enumerate(timestamps) if value is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}

@@ -259,7 +259,7 @@ class _Conversion:
         return Conversion(table, TableSchema(columns), self._rescued)
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """Returns the row that decided the column's type, and the field's position. Connector's columns are last."""
+        """Returns the row that decided the column's type, and the field's position. Own columns are last."""
         row = self._columns[name].typed or 0
         if row not in self._places:
             self._places[row] = {name: place for place, name in enumerate(self._values[row])}

@@ -182,7 +182,7 @@ class Assignment:
         return self._written == self._taken
 
     def to_commit(self) -> list[tuple[Partition, int]]:
-        """Return the offsets to commit, which are newer than Kafka's offsets. Called by the consumer's thread."""
+        """Return partitions, and their offsets to commit if newer than Kafka's. Called by the consumer's thread."""
         # Each ``written`` is read only once, because the pipeline's thread may change it.
         offsets = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
         for partition, written in offsets:

@@ -1,9 +1,9 @@
 """Decides when a batch ends. Defines the limits of a batch in rows, bytes, files and seconds.
 
-The pipeline receives records as they arrive. When the records use an eighth of ``max_buffer_bytes``, or the batch ends,
-the thread "stage" converts the records and appends the rows to a staged file. The batch ends if a condition of ``ENDS``
-is true, or if the next records do not fit. A flush also ends the batch, with the reason ``checkpoint`` or ``buffer
-full``.
+The pipeline receives records as they arrive. When the records use an eighth of ``max_buffer_bytes``, or the batch
+ends, the thread "stage" converts the records and appends the rows to a staged file. The batch ends if a condition of
+``ENDS`` is true, or if the next records do not fit. A flush ends the batch too: the reason is ``checkpoint`` or
+``buffer full``.
 """
 
 from collections.abc import Callable, Sequence

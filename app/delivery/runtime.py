@@ -100,7 +100,7 @@ class Buffer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of the buffer is in use. Then tables convert records before a complete portion arrived."""
+        """Whether half of the buffer is in use. Then tables convert records before their portion is complete."""
         return self.held_bytes >= self.limits.max_buffer_bytes // 2
 
     def is_crowded_by(self, share: "Share") -> bool:

@@ -56,7 +56,7 @@ JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
 
 
 class RolledBack(Stored):
-    """The key of an object whose batch was rolled back at ``since`` (seconds since the epoch).
+    """An object whose batch was rolled back. ``since`` is the time of the roll back, in seconds since the epoch.
 
     ``removed`` is true if readers no longer see the object's rows; see ``app.journal.late_uploads``.
     """

@@ -2,7 +2,7 @@
 
 Uploads may arrive after a roll back. Before the next owner reads records, the connector puts a placeholder under each
 object key, even if the object is missing. A placeholder is a Parquet file without rows, because readers may open the
-file. The store then refuses the upload. After an hour, stores refuse old requests, and placeholders are deleted.
+file. The store then refuses the upload. Placeholders are deleted after an hour. Stores refuse old requests earlier.
 
 A store without conditional writes cannot refuse uploads. There, the connector deletes the objects: at the claim, after
 10, 30 and 60 s, then every ten minutes for a day, and at the end of the process.

@@ -152,7 +152,7 @@ def _after_expired(first: int, low: int) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where a partition begins. ``start`` is for the consumer, ``progress`` is for the log. Kafka set ``topic_id``."""
+    """Where a partition begins. ``start`` is for the consumer, ``progress`` is for the log. Kafka sets ``topic_id``."""
 
     start: Start
     progress: Progress

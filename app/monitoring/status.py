@@ -116,7 +116,7 @@ class Status:
     """The connector at one moment.
 
     Attributes:
-        settings: The settings. With several tables, COMPACT and KEEP are unset, and ``input`` is Kafka's topic name.
+        settings: For one of several tables, COMPACT and KEEP are unset, and ``input`` is the topic's name in Kafka.
         located: The table's location if known. The catalog's location may differ from the location in the settings.
     """
 

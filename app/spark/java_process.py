@@ -58,7 +58,7 @@ _UNCAUGHT = 'Exception in thread "main" '  # after this error, other threads may
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # the format of log4j2.properties
 
 # Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module. Only
-# machine learning uses that module. It is missing in some Java builds, and would disable parts of an archive.
+# machine learning uses that module. Some Java builds lack it, and its option would disable parts of an archive.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -250,7 +250,7 @@ def extra_options() -> list[str]:
 
 @contextmanager
 def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator[JavaProcess]:
-    """Runs a Java process for the Spark sessions of this block. The block must not use another Java process.
+    """Runs a Java process for the Spark sessions of this block. No other Java process must be in use.
 
     ``start_java`` describes the arguments.
 

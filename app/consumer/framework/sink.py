@@ -325,7 +325,7 @@ class RowSink(BaseSink):
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:
-        """Flush the records that precede the bad record. The process ends, also after a restart, at the bad record."""
+        """Flush the records that precede the bad record. The process then ends. The next start ends at this record."""
         try:
             self._flush()
         except (ConnectorError, HeldUpError) as error:
