@@ -1,4 +1,4 @@
-"""Sets up logging and its two formats, keeps the last warnings, and prints the line of Quix Cloud's connection test."""
+"""Sets up logging in two formats, keeps the last warnings, and prints the result for Quix Cloud's connection test."""
 
 import json
 import logging
@@ -31,10 +31,10 @@ _LONGEST_REMEMBERED = 500  # characters of a warning
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a record as one line, and adds the traceback of an exception.
+    """Formats a log record as one line, and adds the traceback of an exception.
 
-    Text of other systems cannot begin a line or control a terminal: control characters are escaped, and the lines of a
-    traceback are indented.
+    Text from other systems cannot begin a line or control a terminal. Control characters are escaped, and the lines of
+    a traceback are indented.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
+    """Formats a log record as a JSON object in one line.
 
-    ``extra={"fields": {...}}`` adds fields.
+    Fields: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``exception``, ``extra={"fields": {...}}``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line, without its end."""
+        """Returns the line without a line break."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -69,14 +69,14 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = redact(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = record.stack_info
-        return json.dumps(line, default=str)  # only ASCII: safe in any encoding, and surrogates are no error
+        return json.dumps(line, default=str)  # only ASCII: safe in any encoding, and surrogates cause no error
 
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
-# These libraries log a line for every request or call at INFO or DEBUG, which hides ours.
+# These libraries log a line for every request or call at INFO or DEBUG. These lines would hide the connector's lines.
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j", "pyiceberg", "s3transfer", "urllib3")
 # During an outage, these loggers repeat a message several times a second.
 _REPETITIVE = (
@@ -90,13 +90,13 @@ _REPETITIVE = (
     "quixstreams.models.topics.admin",
 )
 _REPEATED_AFTER_SECONDS = 60.0
-_MOST_TOPICS = 200  # with a separate line per minute; further topics share one
-_MOST_MESSAGES = 1_000  # kept with their times; a limit, because other users choose the names in them
+_MOST_TOPICS = 200  # with a separate line per minute; further topics share one line
+_MOST_MESSAGES = 1_000  # kept with their times; limited, because other users choose the names in messages
 _VARYING = re.compile(r" \(after .*|\d+")  # times and counters
 
 
 class _Repetitions(logging.Filter):
-    """Passes a message once a minute; messages that differ only in numbers count as the same."""
+    """Logs a message at most once a minute. Messages that differ only in numbers count as the same message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,19 +116,19 @@ _repetitions = _Repetitions()
 
 
 class OnceAMinute:
-    """Limits a frequent log line to one per minute, from any thread; ``count`` counts all calls.
+    """Limits a frequent log line to one line per minute. Thread-safe. ``count`` is the number of all calls.
 
-    Each topic has a separate line, up to a number of topics: otherwise users who create topics could fill the log.
+    Each topic has a separate line. The number of topics is limited, because users who create topics could fill the log.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._lines: dict[str, tuple[float, int]] = {}  # by topic: time of the next line, and number of skipped lines
+        self._lines: dict[str, tuple[float, int]] = {}  # by topic: time of next line, number of skipped lines
         self.count = 0
 
     def turn(self, topic: str = "") -> str | None:
-        """Returns the end of the line, with the number of lines skipped before; ``None`` to skip this line."""
+        """Returns the end of the line, with the number of skipped lines; ``None`` if this line is skipped."""
         with self._lock:
             self.count += 1
             now = self._clock()
@@ -144,7 +144,7 @@ class OnceAMinute:
 
 
 def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
-    """Logs to standard error at this level; logs the libraries' request lines only at WARNING and above."""
+    """Logs to standard error at this level. Libraries that log each request log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(log_format))
     handler.addFilter(_remove_library_trace)
@@ -153,7 +153,7 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
     if level == "INFO":
         logging.getLogger("quixstreams").setLevel(logging.WARNING)
-    # When Java ends, py4j logs stack traces in addition to its errors, and some of them on the root logger.
+    # When Java ends, py4j raises errors, and also logs their stack traces, some of them on the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
     for name in _REPETITIVE:
         logging.getLogger(name).addFilter(_is_for_this_client)
@@ -169,7 +169,7 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace:
 
 
 def _remove_library_trace(record: logging.LogRecord) -> bool:
-    """Removes the stack trace that botocore logs in addition to an error that it raises."""
+    """Removes the stack trace that a library such as botocore logs in addition to raising an error."""
     if record.name.partition(".")[0] in _CHATTY and not logging.getLogger().isEnabledFor(logging.DEBUG):
         record.exc_info = None
     return True
@@ -180,24 +180,24 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_for_this_client(record: logging.LogRecord) -> bool:
-    """Drops warnings about properties of KAFKA_CLIENT_CONFIG that are for another kind of client."""
+    """Returns ``False`` for warnings about properties of KAFKA_CLIENT_CONFIG that are for another kind of client."""
     message = record.getMessage()
     return not ("CONFWARN" in message and "will be ignored by this" in message)
 
 
 def announce_connected() -> None:
-    """Prints for the platform's connection test that broker, store, catalog and Spark all work."""
+    """Prints for the platform's connection test that the broker, the store, the catalog and Spark work."""
     print("CONNECTED!", flush=True)  # noqa: T201 - the test needs the line at any LOGLEVEL
 
 
 def announce_failure(error: ConnectorError) -> None:
-    """Prints for the platform's connection test, and for users, the error and what to do."""
+    """Prints the error and what to do, for the platform's connection test and for users."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning or error in the log: seconds since the epoch, level, and text."""
+    """A warning or error in the log. ``at`` is the time in seconds since the epoch."""
 
     at: float
     level: str
@@ -205,7 +205,7 @@ class Warned:
 
 
 class RecentWarnings(logging.Handler):
-    """Keeps the last warnings and errors for the status page: a handler for the root logger."""
+    """A handler for the root logger that keeps the last warnings and errors for the status page."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Reasons why a record or one of its values is not stored: without values for logs, with them for the dead letter."""
+"""Reasons why a record or a value is not stored. Reasons in dead letters contain values, reasons in logs do not."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Self
@@ -7,7 +7,7 @@ _LONGEST: Final = 80  # characters, enough to recognise a value
 
 
 class Reason(str):
-    """A reason that may be logged and shown: it names types and classes. ``whole`` quotes the values instead."""
+    """A reason with types and classes only, which may be logged. ``whole`` is the same reason with the values."""
 
     whole: str
 
@@ -17,16 +17,16 @@ class Reason(str):
         return reason
 
     def also(self, text: str, whole: str | None = None) -> Self:
-        """Returns the reason with these texts at its end."""
+        """Returns a new reason with ``text`` at its end. ``whole`` is appended to the reason with values."""
         return type(self)(self + text, self.whole + (text if whole is None else whole))
 
 
 class OtherFormat(Reason):
-    """The bytes look like a different format than the configured one."""
+    """The reason if the bytes look like a format that differs from the configured format."""
 
 
 def reason_of(error: BaseException) -> Reason:
-    """Returns the reason in the error. For an error without one, the reason is its class or the class of its cause."""
+    """Returns the reason in the error. If the error contains no reason, returns the class of the error or its cause."""
     reason = error.args[0] if error.args else None
     return reason if isinstance(reason, Reason) else Reason(type(error.__cause__ or error).__name__, str(error))
 
@@ -42,12 +42,12 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
 
 def about(value: object, after: str, before: str = "", show: Callable[[Any], str] = shown) -> Reason:
-    """Returns a reason that contains the value's type, and in ``whole`` the value, between two texts."""
+    """Returns a reason: ``before``, the value's type, ``after``. In ``whole``, the value replaces the type."""
     return Reason(before).also(f"a value of type {type(value).__name__}", show(value)).also(after)
 
 
 def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
-    """Yields the ``repr()`` in parts. Long texts are cut before they are formatted."""
+    """Yields the value's ``repr()`` in parts. Long texts are cut before they are formatted."""
     if depth > longest:
         yield "..."
     elif type(value) is dict:

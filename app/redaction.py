@@ -1,18 +1,18 @@
-"""Removes possible secrets from texts: other systems repeat what they receive, and show tokens that they issued."""
+"""Removes possible secrets from texts. Messages of other systems repeat received secrets, and contain issued tokens."""
 
 import re
 from base64 import b64encode
 from typing import Final
 
-_SHORTEST: Final = 6  # a shorter secret is a usual word, such as admin, and its removal would reveal it
-_WHOLE_WORDS: Final = 8  # a shorter secret may be a part of another word
+_SHORTEST: Final = 6  # a shorter secret is a common word, such as admin; removing the word would reveal the secret
+_WHOLE_WORDS: Final = 8  # a shorter secret is only removed as a complete word
 _HIDDEN: Final = "***"
 
-# In an address, scheme, host and path are shown: a user in front of the host, or a query, may be a login.
+# In an address, only scheme, host and path remain. A user in front of the host, or a query, may contain a secret.
 _ADDRESS: Final = re.compile(
     r"""\b([a-z][a-z0-9+.-]{0,15}://)(?:[^\s/?#"'<>]{0,300}@)?([^\s?#"'<>]*)(?:[?#][^\s"'<>]*)?""", re.IGNORECASE
 )
-_UNKNOWN: Final = re.compile(  # for example a token that was just issued; words are shorter
+_UNKNOWN: Final = re.compile(  # for example a new token of another system; words are shorter
     r"""\b((?:bearer|basic)(?:\s|\+|%20)+|\w{0,30}(?:token|secret|password|sig(?:nature)?|credential|authorization"""
     r"""|(?:api|access|account|private)[_-]?key)["']?\s{0,3}[:=]\s{0,3}["']?)[a-z0-9._~+/=%-]{16,}""",
     re.IGNORECASE,
@@ -27,7 +27,7 @@ _MOST_ISSUED: Final = 50  # older tokens have expired
 
 
 def add_secrets(*secrets: str | None) -> None:
-    """Notes secrets of this process, and secrets inside of them."""
+    """Notes secrets of this process, and secrets inside connection strings or JSON objects."""
     inside = ("".join(groups) for secret in secrets for groups in _INSIDE.findall(secret or ""))
     for secret in (*secrets, *inside):
         if secret and len(secret) >= _SHORTEST:
@@ -35,7 +35,7 @@ def add_secrets(*secrets: str | None) -> None:
 
 
 def add_login(header: str | None) -> None:
-    """Notes the secret in an ``Authorization`` header: a token that another system has issued, or a password."""
+    """Notes the secret in an ``Authorization`` header. The secret is a password, or a token of another system."""
     scheme, _, login = (header or "").partition(" ")
     if scheme in ("Basic", "Bearer") and len(login) >= _SHORTEST and login not in _issued:
         _issued[login] = _in_any_form(login)
@@ -44,7 +44,7 @@ def add_login(header: str | None) -> None:
 
 
 def _in_any_form(secret: str) -> re.Pattern[str]:
-    """Returns a pattern for the secret: plain, escaped for addresses, JSON or HTML, and in base64 or hexadecimal."""
+    """Returns a pattern that finds the secret as plain, escaped, base64 or hexadecimal text."""
     raw = secret.encode(errors="surrogateescape")
     coded = "".join("[+-]" if char == "+" else "[/_]" if char == "/" else char for char in b64encode(raw).decode())
     edge = r"\b" if len(secret) < _WHOLE_WORDS else ""
@@ -60,7 +60,7 @@ def _in_any_escape(char: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Returns the text with ``***`` in place of secrets."""
+    """Returns the text. Each secret is replaced by ``***``."""
     for _, pattern in sorted({**_known, **_issued}.items(), key=lambda item: -len(item[0])):
         text = pattern.sub(_HIDDEN, text)
     return _UNKNOWN.sub(rf"\g<1>{_HIDDEN}", _ADDRESS.sub(r"\g<1>\g<2>", text))

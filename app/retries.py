@@ -1,4 +1,4 @@
-"""Waits for other systems: retries failed requests, and lists the present waits with their causes and durations."""
+"""Retries failed requests to other systems. Lists the present waits for other systems, with causes and durations."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 OUTAGE_SECONDS: Final = 20.0  # a longer wait is an outage, and the connector is not ready
-_FEWEST_TRIES: Final = 30  # in a wait with a time limit
+_FEWEST_TRIES: Final = 30  # minimum number of tries within a time limit
 
 # Operations with retries; docs/monitoring.md explains each of them.
 Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the process stops, or the work is not needed any more
-    """The wait has ended; the work is not done."""
+    """The wait has ended, but the work is not done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Request:
     """A request to another system.
 
     Attributes:
-        doing: The action, shown while an answer is overdue; empty if it is never shown.
-        operation: The operation whose failed tries are counted.
+        doing: The action in words, shown while an answer is overdue; empty if the request is never shown.
+        operation: The operation for which failed tries are counted.
         patience: Seconds after which an answer is overdue.
     """
 
@@ -45,12 +45,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error that holds up the connector, or ends it.
+    """An error that delays or ends the connector.
 
-    ``system`` is the system that failed, ``None`` if unknown. ``doing``, ``cause`` and ``hint`` are the error's.
-    ``seconds`` is the error's duration. ``exit_code`` is the process's code if this error ends it, ``None`` if the
-    process continues. ``is_unanswered``: there is no error yet, because the system has not answered. ``table`` is the
-    waiting table, if only one of several tables waits.
+    ``system`` is the failed system, ``None`` if unknown. ``doing``, ``cause`` and ``hint`` are copied from the error.
+    ``seconds`` is the error's duration. ``exit_code`` is the process's exit code if the error ends the process,
+    otherwise ``None``. ``is_unanswered``: no error exists yet, because the system has not answered. ``table`` is the
+    name of the waiting table, if only one of several tables waits.
     """
 
     system: System | None
@@ -64,15 +64,15 @@ class Trouble:
 
     @classmethod
     def of(cls, error: ConnectorError, seconds: float = 0.0, table: str = "") -> "Trouble":
-        """Returns the trouble of an error that has lasted for so long."""
+        """Returns the trouble for an error that has lasted for ``seconds``."""
         return cls(error.system, error.doing, error.cause, error.hint, seconds, error.exit_code, table=table)
 
 
 class Waits:
-    """The retried requests, and overdue answers. Thread-safe; a thread waits for one request at a time.
+    """The retried requests, and the overdue answers. Thread-safe. Each thread waits for one request at a time.
 
     Args:
-        count: Called for each failed try of an operation.
+        count: Function that is called for each failed try of an operation.
     """
 
     def __init__(self, timings: Timings = DEFAULT, count: Callable[[Operation], None] = lambda _: None) -> None:
@@ -80,12 +80,12 @@ class Waits:
         self._count = count
         self._table = ""
         self._lock = threading.Lock()
-        # By thread: since when, the error or request, and its table.
+        # By thread: the start of the wait, the error or the request, and the table.
         self._failing: dict[int, tuple[float, ConnectorError, Operation | None, str]] = {}
         self._asked: dict[int, tuple[float, Request, str]] = {}
 
     def of_table(self, table: str, count: Callable[[Operation], None]) -> "Waits":
-        """Returns the waits for one of several tables: they are listed here too, with the table's name."""
+        """Returns the waits for one of several tables. This object also lists these waits, with the table's name."""
         waits = copy(self)
         waits._table, waits._count = table, count
         return waits
@@ -100,18 +100,18 @@ class Waits:
         give_up_seconds: float = math.inf,
         add_waited: Callable[[float], object] = lambda _: None,
     ) -> _T:
-        """Calls ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses.
+        """Calls ``work`` until it raises no ``RetryableError``. Pauses between calls grow, and are partly random.
 
         Args:
-            request: The request that the work sends.
-            work: Safe to repeat.
-            stop: Ends the wait.
-            is_wanted: Called after each failure; ``False`` ends the wait.
-            give_up_seconds: Limit of the wait.
-            add_waited: Receives the seconds of the wait, without a last try that succeeded in time.
+            request: Describes the request.
+            work: Function that sends the request. Calls may be repeated.
+            stop: Event that ends the wait.
+            is_wanted: Function that is called after each failure. If it returns ``False``, the wait ends.
+            give_up_seconds: Limit of the wait in seconds.
+            add_waited: Function that receives the wait's seconds, without the last try if it was answered in time.
 
         Raises:
-            Stopped: ``stop`` was set, or the work is not needed any more.
+            Stopped: ``stop`` was set, or ``is_wanted`` returned ``False``.
             RetryableError: The work still failed after ``give_up_seconds``.
         """
         clock = self._timings.clock
@@ -137,7 +137,7 @@ class Waits:
                         limit = "until it works" if give_up_seconds == math.inf else f"for {give_up_seconds:.0f} s"
                         logger.warning("%s. Retrying %s", str(error).rstrip("."), limit)
                     # Half of the pause is random, so that many sinks do not return to a store at the same moment. A
-                    # system's ``retry_after`` can only lengthen it: repeated answers of 0 s would make a busy loop.
+                    # ``retry_after`` can only lengthen the pause, because pauses of 0 s would make a busy loop.
                     seconds = max(pause * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311
                     if not is_wanted() or stop.wait(min(seconds, longest)):
                         raise Stopped from error
@@ -151,13 +151,13 @@ class Waits:
             add_waited((clock() if clock() - tried > request.patience else tried) - begin)
 
     def at_start(self, system: System, work: Callable[[], _T]) -> _T:
-        """Retries ``work`` for a while, because this system may not be up yet."""
+        """Calls ``work``, and retries for a limited time, because this system may still be starting."""
         return self.retry(Request(system), work, give_up_seconds=self._timings.start_patience_seconds)
 
     def failed(self, error: ConnectorError, operation: Operation | None = None, *, since: float | None = None) -> None:
-        """Notes that a try on this thread failed, and is repeated until ``over``.
+        """Notes that a try on this thread has failed. The thread repeats the try, and then calls ``over``.
 
-        ``since`` is when it last succeeded (monotonic seconds); if that is unknown, the first failure counts.
+        ``since`` is when the wait began (monotonic seconds). By default, the wait begins with the first failure.
         """
         if operation:
             self._count(operation)
@@ -167,16 +167,16 @@ class Waits:
             self._failing[me] = begin, error, operation, self._table
 
     def over(self) -> None:
-        """Notes that this thread's work has succeeded, or is not tried again."""
+        """Notes that this thread's work has succeeded, or is not retried any more."""
         with self._lock:
             self._failing.pop(threading.get_ident(), None)
 
     @contextmanager
     def answer(self, request: Request) -> Iterator[None]:
-        """Sets the request's system on errors in the block; a block that exceeds the ``patience`` is a wait.
+        """Sets the request's system on errors in the block. If the block exceeds ``patience``, ``current`` lists it.
 
-        A system that hangs returns no error for minutes: clients wait for each answer, and repeat the request. An inner
-        block replaces the outer one.
+        If a system hangs, clients return no error for minutes, because they wait for each answer, and repeat the
+        request. An inner block replaces the outer block.
         """
         me = threading.get_ident()
         with self._lock:
@@ -189,13 +189,13 @@ class Waits:
                 self._asked.pop(me, None)
 
     def failing(self, *operations: Operation) -> ConnectorError | None:
-        """Returns the error of one of these operations that is retried at present, for this table."""
+        """Returns the error of one of these operations if this table is retrying the operation, otherwise ``None``."""
         with self._lock:
             failing = [(error, what) for _, error, what, table in self._failing.values() if table == self._table]
         return next((error for error, what in failing if what in operations), None)
 
     def current(self) -> tuple[Trouble, ...]:
-        """Returns the present waits, the longest first."""
+        """Returns the present waits, the longest wait first."""
         now = self._timings.clock()
         with self._lock:
             failed = [Trouble.of(error, max(0.0, now - at), table) for at, error, _, table in self._failing.values()]

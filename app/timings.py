@@ -1,39 +1,39 @@
-"""The connector's waits and limits, with the clock, in one frozen object. The user's settings are not among them."""
+"""The connector's waits, time limits and clock in one frozen object. The user's settings are separate."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# The group expels a consumer that does not poll for this time (librdkafka's default).
+# Kafka removes a consumer that does not poll for this time from the group (librdkafka's default).
 _MAX_POLL_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Durations in seconds. Tests replace some.
+    """Durations in seconds. Tests replace some of these durations.
 
     Attributes:
-        start_patience_seconds: Limit of waiting for a broker, store or catalog that is not up yet.
-        session_seconds: Time without a reader for a killed member's partitions. The client sends heartbeats on a
-            separate thread, so a busy connector does not miss them. If Kafka expels a living member, the journal fences
-            it.
-        gather_seconds: Minimum time between two batches that end for their size: at most one Spark job per second. A
-            job costs a tenth of a CPU-second, and 5 ms more for each file.
-        flush_seconds: Deadline of a flush at a checkpoint.
-        revoke_seconds: Deadline of a flush while partitions are revoked. quixstreams abandons it after a fifth of the
-            longest poll interval; ours ends just before, with a reason.
-        stop_seconds: Deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
-        full_seconds: Limit of a full buffer's wait for a flush of quixstreams; see ``RowSink``.
+        start_patience_seconds: Time limit for a broker, a store or a catalog that is still starting.
+        session_seconds: Time after which Kafka reassigns the partitions of a killed member. The client sends heartbeats
+            on a separate thread, even if the connector is busy. If Kafka removes a running member, the journal fences
+            this member.
+        gather_seconds: Minimum time between two batches that end because of their size. This limits Spark to one job
+            per second. A job needs 0.1 CPU-seconds, and 5 ms more for each file.
+        flush_seconds: Time limit of a flush at a checkpoint.
+        revoke_seconds: Time limit of a flush while Kafka revokes partitions. After a fifth of the longest poll
+            interval, quixstreams abandons the flush. This limit is shorter, so that the connector logs a reason.
+        stop_seconds: Time limit of the last flush, after a signal to stop. Kubernetes waits for 30 s by default.
+        full_seconds: Time limit for a flush of quixstreams when the buffer is full; see ``RowSink``.
         look_seconds: Interval at which a waiting flush checks the pipeline for errors.
-        fenced_seconds: Time for which Kafka may still assign a partition to this member after another member has closed
-            its log; later, this member ends with an error. Also the limit for Kafka's confirmation of an assignment
-            before its partitions are claimed again.
-        claim_again_seconds: Period in which a member claims its partitions again at most three times, after other
-            members have closed its log.
-        kafka_answer_seconds: Limit for Kafka's answer with the offsets of a partition.
-        first_suspension_seconds, longest_suspension_seconds: Pauses before a suspended table is opened again, doubled
-            each time; infinite if it is left to the next run.
-        first_retry_seconds, longest_retry_seconds: Pauses between retries of a request that failed.
+        fenced_seconds: Time in which Kafka must revoke the partitions of a log that another member has closed. After
+            this time, this member ends with an error. Also the time limit for Kafka's confirmation of an assignment
+            before partitions are claimed again.
+        claim_again_seconds: Period in which a member may claim its partitions again up to three times, after other
+            members have closed the member's log.
+        kafka_answer_seconds: Time limit for Kafka's answer with a partition's offsets.
+        first_suspension_seconds, longest_suspension_seconds: Shortest and longest pause before a suspended table is
+            opened again. Each pause is twice as long as the last one. Infinite if only the next run opens the table.
+        first_retry_seconds, longest_retry_seconds: Shortest and longest pause between retries of a failed request.
     """
 
     clock: Callable[[], float] = time.monotonic

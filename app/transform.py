@@ -6,9 +6,9 @@ from quixstreams.dataframe import StreamingDataFrame
 
 
 def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
-    """Change records before the connector writes them: filter, rename, add fields, split one record into several.
+    """Change records before the connector writes them: filter records, rename or add fields, split a record.
 
-    Return a stream of dicts: each dict becomes a row. This example keeps warm rooms only, and adds Fahrenheit::
+    Return a stream of dicts. Each dict becomes a row. This example keeps only warm rooms, and adds a field::
 
         sdf = sdf[sdf["temperature"] > 20]
         sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
@@ -23,7 +23,7 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
     To see the rows of sample records without Kafka, run ``python main.py try < records.jsonl``.
 
     Args:
-        sdf: the records of the input topic, as the deserializers return them.
+        sdf: The records of the input topic, as the deserializers return the records.
 
     Returns:
         The stream of records to write.
@@ -32,11 +32,11 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
 
 
 on_stream_timeout: Callable[[bytes], object] | None = None
-"""Called with each key that times out, if ``STREAM_TIMEOUT_MS`` is set. To use it, define a function here::
+"""Called with each message key that times out, if ``STREAM_TIMEOUT_MS`` is set. To use it, define a function::
 
     def on_stream_timeout(key: bytes) -> None:
         logging.getLogger(__name__).warning("%s does not send any more", key.decode())
 
-The function receives the bytes of the Kafka key. It must not wait, because no record is consumed until it returns.
-If it raises an exception, the connector logs the exception and continues.
+The function receives the message key as bytes. The function must return quickly, because no record is consumed in the
+meantime. If the function raises an exception, the connector logs the exception and continues.
 """

@@ -1,4 +1,4 @@
-"""Threads that exist only while they have work, so that an idle table has none. A few threads process many items."""
+"""Runs work on threads that end when no work is waiting. ``side_by_side`` processes many items on a few threads."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ _Item = TypeVar("_Item")
 
 
 class WorkPool(Executor):
-    """Like ``ThreadPoolExecutor``, but idle threads end, and the process ends without waiting for threads."""
+    """Works like ``ThreadPoolExecutor``, but idle threads end, and the process can end while threads are busy."""
 
     def __init__(self, name: str, workers: int = 1) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class WorkPool(Executor):
             self.join(None)
 
     def join(self, seconds: float | None) -> None:
-        """Wait until all work is done, for so many seconds at most."""
+        """Wait until all work is done, but not longer than ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: self._threads == 0, seconds)
 
@@ -65,11 +65,11 @@ class WorkPool(Executor):
                     future.set_result(work())
                 except BaseException as error:  # noqa: BLE001 - the caller receives it with the result
                     future.set_exception(error)
-            del future, work  # they hold references to records
+            del future, work  # these variables keep records in memory
 
 
 def side_by_side(workers: int, work: Callable[[_Item], _T], items: Iterable[_Item]) -> Iterator[tuple[_Item, _T]]:
-    """Yield each item with its result, in the order of the items. Only a few are processed at the same time."""
+    """Yield each item with its result, in the order of the items. ``workers`` items are processed at the same time."""
     waiting: deque[tuple[_Item, Future[_T]]] = deque()
     with ThreadPoolExecutor(workers, "side-by-side") as pool:
         for item in items:

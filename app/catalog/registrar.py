@@ -1,4 +1,4 @@
-"""Step 6: registers stored files in the catalog, with their indexes, and the table before its first files."""
+"""Step 6: registers stored files in the catalog. Also writes indexes, and creates the table before the first files."""
 
 import logging
 import threading
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 class Registrar:
-    """Registers files and the table in the table's catalog.
+    """Registers the table and its files in the catalog.
 
     Args:
-        catalog: The catalog; ``None`` registers nothing.
-        table: The catalog's table at the start, checked already; ``None`` if there was none.
+        catalog: The catalog; ``None`` if nothing is registered.
+        table: The catalog's table at the start, already checked; ``None`` if the catalog did not contain the table.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Registrar:
         self.is_needed = catalog is not None  # whether files are registered in a catalog
         self.is_prepared = catalog is None  # whether the catalog is ready for an upload
         self._address = location.uri
-        self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
+        self._lock = new_lock()  # claims register files too, and only one thread may use the catalog at a time
 
     def as_known(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows with one column for all names of a column, without columns dropped in the catalog."""
+        """Returns the rows with the catalog's columns: renamed columns are merged, and dropped columns are removed."""
         return self._table.as_known(rows, self._spec.order) if self._table else rows
 
     def computed(self) -> Sequence[Computed]:
@@ -58,13 +58,13 @@ class Registrar:
         return self._table.computed() if self._table else ()
 
     def prepare(self, *, has_batch: bool = True) -> None:
-        """Checks, before the first upload, that the catalog has the table here; creates it if it is missing.
+        """Checks the table's location in the catalog before the first upload, or creates the missing table.
 
         Args:
-            has_batch: Whether files may have been written already.
+            has_batch: Whether files of a batch may have been written already.
 
         Raises:
-            RestartError: The catalog has it at another location, or with partitions that these files do not have.
+            RestartError: The catalog's table has a different location, or partitions that these files do not have.
         """
         with self._lock:
             if (catalog := self._catalog) is None or self.is_prepared:
@@ -83,7 +83,7 @@ class Registrar:
             catalog.add_source(self._topic)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
-        """Writes the indexes of virtual partitions for these local files into this folder."""
+        """Writes the indexes of virtual partitions for these local files into ``folder``, and returns the indexes."""
         indexes = []
         for number, file in enumerate(files if self._spec.virtual else ()):
             path = folder / f"index-{number}.parquet"
@@ -94,16 +94,16 @@ class Registrar:
     def new_registration(
         self, files: Sequence[DataFile], marks: Sequence[Mark] = (), *, has_counted: bool = False
     ) -> "Registration":
-        """Returns a registration of one batch's files, with the marks of its partitions.
+        """Returns a registration of one batch's files. ``marks`` are the end offsets of the batch's partitions.
 
-        Reads the footers of local files. ``has_counted``: the source's totals may include the files already.
+        Reads the footers of local files. ``has_counted``: the totals of the source may already include the files.
         """
         files = files if self._catalog else ()
         described = [replace(file, footer=file.footer or pq.read_metadata(file.path)) for file in files]
         return Registration(self, described, marks, has_counted=has_counted)
 
     def register_again(self, files: Sequence[DataFile], marks: Sequence[Mark] = ()) -> None:
-        """Registers files that may be registered already, without counting them again for their source."""
+        """Registers files that may be registered already. The totals of the source do not change."""
         with blaming("catalog"):
             self.new_registration(files, marks, has_counted=True).run()
 
@@ -115,7 +115,7 @@ class Registrar:
         return self._catalog.portions(files) if self._catalog else iter(())
 
     def add(self, files: Sequence[DataFile], marks: Sequence[Mark], *, count: bool) -> None:
-        """Sends one request; safe to repeat. Each file's URI begins with the table's address in the catalog."""
+        """Sends one request, which may be repeated. Each file's URI begins with the table's address in the catalog."""
         self.prepare()
         if self._catalog is None:
             return
@@ -142,9 +142,9 @@ class Registrar:
 class Registration:
     """Registers one batch's files, in several requests if needed. A repeated run skips the registered files.
 
-    A request without an answer may have been carried out. A repeated registration omits the source, because the
+    The catalog may have carried out a request without an answer. A repeated registration omits the source, because the
     catalog would count these files twice. Files that were not in a request yet are registered with the source.
-    ``has_counted``: the source's totals may include all of the files already.
+    ``has_counted``: the totals of the source may already include all files.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Registration:
         self._doubtful = set(self._missing if has_counted else ())
 
     def run(self) -> None:
-        """Registers the files that are not registered yet; safe to repeat."""
+        """Registers the files that are not registered yet. A call may be repeated."""
         for is_doubtful in (True, False):
             files = [file for key, file in self._missing.items() if (key in self._doubtful) == is_doubtful]
             for portion in self._registrar.portions(files):

@@ -1,7 +1,7 @@
 """Converts a batch into one Arrow table and partition values, in the column types that all members share.
 
 ``whole_batches`` converts many messages at a time. Messages that ``whole_batches`` refuses are converted one by one.
-All rows from ``transform()`` are converted one by one too. The two ways return the same rows in the same order. The
+All rows from ``transform()`` are also converted one by one. The result does not depend on the way of conversion. The
 first value of a new column decides the column's type.
 """
 
@@ -40,7 +40,7 @@ class Schema(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A converted batch. ``rows`` is ``None`` if no row is accepted. ``rescued`` contains values that fit no column."""
+    """A converted batch. ``rows`` is ``None`` if no row is accepted. ``rescued`` counts values that fit no column."""
 
     rows: Rows | None
     rejected: Sequence[Rejected]
@@ -77,7 +77,7 @@ class _Work:
 class BatchConverter:
     """Converts batches. Only one thread may use an instance.
 
-    ``whole_batches`` converts many messages at a time. ``read_message`` converts one message. Rows need neither.
+    ``whole_batches`` converts many messages at a time. ``read_message`` converts one message. Rows need no parser.
     """
 
     spec: PartitionSpec
@@ -127,10 +127,10 @@ class BatchConverter:
     # --- many at a time ---------------------------------------------------------------------------------------------
 
     def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Converts a chunk at a time. If the chunk is refused, it splits the chunk into halves and converts each half.
+        """Converts a complete chunk at a time. If the chunk is refused, converts each half of the chunk separately.
 
-        A refused chunk of a few messages is converted one by one. If the other messages are still refused, they are
-        also converted one by one. Returns whether any messages were converted at a time.
+        A refused chunk of a few messages is converted one by one. If all of the first half was converted one by one, a
+        refused second half is too. Returns whether any messages were converted at a time.
         """
         if self._is_converted(work, chunk, whole_batches):
             return True
@@ -220,7 +220,7 @@ class BatchConverter:
         return changed
 
     def _conversion(self, work: _Work, rows: Sequence[Row], schema: TableSchema, extra: Columns) -> Conversion:
-        """Returns the rows as a table in the types that all members share; no columns if no row has a value."""
+        """Returns the rows as a table in the types that all members share. Without values, the table has no columns."""
         lost = lost_metadata(self.metadata, rows)
         while True:
             conversion = convert(rows, schema, self.rules, extra, most=work.most_scalars, lost=lost)
@@ -253,6 +253,6 @@ class BatchConverter:
 
 
 def _rows_of(batch: Batch) -> list[_Line]:
-    """Returns the rows from ``transform()``. They precede the messages of the batch."""
+    """Returns the rows from ``transform()``. These rows precede the messages of the batch."""
     rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
     return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]

@@ -1,6 +1,6 @@
 """Splits a batch into chunks of messages, and joins the converted rows of all chunks into one table.
 
-A chunk contains up to 8 MB of messages. Chunks become smaller if some messages must be converted one by one. Chunks
+A chunk contains up to 8 MB of messages. If some messages must be converted one by one, chunks become smaller. Chunks
 keep the order of the messages, because the first value of a new column decides the column's type.
 """
 
@@ -90,7 +90,7 @@ class Rows:
 
 
 def join_rows(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
-    """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit these types.
+    """Joins all rows, with the columns in the order of ``kinds``. Returns ``None`` if values do not fit these types.
 
     ``converted`` contains the rows of at least one chunk. Their columns may have earlier types than in ``kinds``.
     """

@@ -1,8 +1,8 @@
 """Converts a complete column in C++, from the type that Arrow infers.
 
-Arrow refuses most columns with values of several types, but not all. Among floats, Arrow converts ``True`` to 1.0.
-Among dates, Arrow drops the time of day of a datetime. Among datetimes without a zone, Arrow drops zones. Therefore
-this module checks the original values.
+Arrow refuses most columns with values of several types, but not all of these columns. Among floats, Arrow converts
+``True`` to 1.0. Among dates, Arrow drops the time of day of a datetime. Among datetimes without a zone, it drops zones.
+Therefore this module checks the original values.
 """
 
 import gc
@@ -32,7 +32,7 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
-    """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or cells would be too many."""
+    """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or there are too many cells."""
     values = values if isinstance(values, list) else list(values)
     if _is_deep(values) or _is_sparse(values, are_records=are_records):
         return None
@@ -57,9 +57,9 @@ def _is_deep(values: Iterable[Any]) -> bool:
 
 
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
-    """Whether Arrow would create too many empty cells. In Arrow, each object has a cell for each field of all objects.
+    """Whether Arrow would create too many empty cells. In Arrow, each struct has a cell for each field of all structs.
 
-    The fields of records are columns. Columns always have a cell for each record, and do not count here.
+    The fields of records are columns. Columns always have a cell for each record, and are not counted here.
     """
     unchecked = [(values, len(values))]
     while unchecked:
@@ -85,7 +85,7 @@ def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
 def coerce_array(
     array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED
 ) -> Column:
-    """Fits ``values`` into a column. If the complete column does not fit, it fits ``CHUNK_ROWS`` values at a time.
+    """Fits ``values`` into a column. If the complete column does not fit, fits ``CHUNK_ROWS`` values at a time.
 
     ``array`` contains the values in the type that Arrow infers, or is ``None``. ``kind`` is ``None`` for a new column.
     ``fixed`` is true if the user has set the column's type.
@@ -95,7 +95,7 @@ def coerce_array(
 
 
 def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth) -> Column:
-    """Fits values in chunks. Only chunks that do not fit at a time are fitted value by value."""
+    """Fits values in chunks. If a complete chunk does not fit, the values of this chunk are fitted one by one."""
     if len(values) <= CHUNK_ROWS:
         return coerce_column(values, kind, fixed=fixed, growth=growth)
     free = growth.free
@@ -158,7 +158,7 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: bool) -> pa.Array | None:
-    """Casts to the column's type; bigint may become double. ``None`` if values must be fitted one by one."""
+    """Casts an array to the column's type. bigint may become double. ``None`` if values must be fitted one by one."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
             try:
@@ -174,7 +174,7 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: b
 
 
 def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
-    """Parses texts as the first of ``kinds`` that fits the first text; ``ArrowInvalid`` if any text does not fit."""
+    """Parses texts as the first type that fits the first text. Raises ``ArrowInvalid`` if a text does not fit."""
     first = texts.drop_null()[:1]  # Arrow needs a microsecond for each text that it refuses
     for kind in kinds:
         with suppress(pa.ArrowInvalid):
@@ -184,7 +184,7 @@ def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
 
 
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Parses times that all have a zone, or none (then UTC); ``None`` if a year is not 1 to 9999."""
+    """Parses times. All times, or no times, have a zone (by default UTC). ``None`` if a year is not 1 to 9999."""
     moments = parse_times(array, *((ZONED, UNZONED) if kind == ZONED else (kind,))).cast(kind)
     # Arrow accepts the year 0. With a zone, a time in the year 1 can become the year 0 in UTC. Python has no year 0.
     numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
@@ -193,7 +193,7 @@ def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
-    """Whether Arrow infers this type from the same values as the rules for columns."""
+    """Whether the rules for columns and Arrow choose this type for the same values."""
     if depth > MAX_DEPTH:
         return False
     if pa.types.is_nested(kind):

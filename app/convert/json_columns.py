@@ -1,4 +1,4 @@
-"""Parses JSON messages with Arrow; returns ``None`` if Arrow's result could differ from the result of a JSON library.
+"""Parses JSON messages with Arrow. Returns ``None`` if Arrow's result could differ from a JSON library's result.
 
 The caller then converts the messages one by one. The module detects these differences:
 
@@ -69,8 +69,8 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
     """Parses one or more messages. Each must be one JSON object. Each type of ``columns`` must be ``is_native``.
 
     Returns:
-        Arrays by field name, as long as ``messages``: the fields of ``columns``, and further fields in Arrow's types.
-        ``None`` if a JSON library and ``app.convert.values`` could return a different result.
+        A map from each field's name to its array, with one value per message: the fields of ``columns``, and further
+        fields in Arrow's types. ``None`` if a JSON library and ``app.convert.values`` could return a different result.
     """
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text):
@@ -118,7 +118,7 @@ def _has_lists(kind: pa.DataType) -> bool:
 
 
 def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:
-    """Estimates the number of inferred columns from two samples. If names are ids, more messages have more columns."""
+    """Estimates the number of inferred columns from two samples. If names are ids, each message adds columns."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
     first, both = (sum(map(scalar_count, part.schema.types)) if part else 0 for part in parts)
@@ -138,7 +138,7 @@ def _read(text: bytes, columns: Types, other_fields: Literal["error", "infer"]) 
 
 
 def has_field(messages: Sequence[bytes], name: str) -> bool:
-    """Whether any message may contain a field of this name. If ``False``, no message contains the field."""
+    """Whether any message may contain a field of this name. ``False`` means that no message contains the field."""
     quoted = f'"{name}"'.encode()
     if any(quoted in message for message in messages):
         return True
@@ -202,7 +202,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_exact(array: pa.Array, text: bytes) -> bool:
-    """Whether the double values of an array, or of its nested fields, equal the numbers in the JSON text."""
+    """Whether all double values, also in nested fields of the array, equal the numbers in the JSON text."""
     if pa.types.is_struct(array.type):
         return all(_is_exact(field, text) for field in array.flatten())
     if pa.types.is_list(array.type):

@@ -38,7 +38,7 @@ def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Map
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     """Converts a Kafka timestamp (ms since the epoch) to the type of a column.
 
-    If the conversion is impossible, it returns the number. The number does not fit the column, and is rescued.
+    If the conversion is impossible, returns the number. The number does not fit the column, and is rescued.
     """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms

@@ -72,7 +72,7 @@ def _moment(ms: int) -> datetime | OutOfRange | None:
 
 
 def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
-    """Returns the texts of a column. If the column has a path, missing values are read from nested objects."""
+    """Returns the texts of a column. If the column has a path, missing values are read from nested fields."""
     texts, path = texts_of(_values(rows, column, spec), column), spec.path(column)
     if not path[1:] or not texts.null_count:
         return texts
@@ -103,14 +103,14 @@ def _values(
 
 
 def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, Reason]:
-    """Returns the reasons for rows without any timestamp, by row. A field with the value null is a timestamp here."""
+    """Returns the reasons for rows without any timestamp, by row. Null in the field counts as a timestamp."""
     reason = Reason(f"it has no {column!r}, and its Kafka message has no timestamp")
     without = (index for index, value in enumerate(timestamps) if value is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
 def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
-    """Replaces null and empty texts of a partition column with the name of the null folder."""
+    """Replaces null and empty texts of a partition column with ``null_value``, the name of the null folder."""
     empty = pc.equal(strings, "")
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
@@ -206,7 +206,7 @@ def _with_longest_name(part: BatchPart) -> BatchPart:
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:
-    """Whether the longest values of all columns fit into an object key together. Each byte may be escaped to three."""
+    """Whether the longest values of all columns fit into one object key. Each byte may be escaped to three."""
     longest = {
         column: "x" * (3 * (pc.max(pc.binary_length(array)).as_py() or 0))
         for column, array in zip(spec.columns, values, strict=True)

@@ -167,7 +167,7 @@ class _Conversion:
                 self._add(name, self._fitted(name, array, values, self._growth))
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], growth: Growth) -> Column:
-        """Fits values into the column's type. For a new column, the user's settings may contain the type."""
+        """Fits values into the column's type. The user's settings may contain the type of a new column."""
         fixed = name in self._rules.fixed
         growth.widens = self._rules.widens or name not in self._types
         column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
@@ -182,7 +182,7 @@ class _Conversion:
         return self._types.get(name, self._rules.fixed.get(name))
 
     def _rescue_shadowed(self, name: str, values: Sequence[Any]) -> None:
-        """Rescues values of fields whose name is a column of the connector, if they differ from the column."""
+        """Rescues fields that have the name of one of the connector's columns, if the values differ from the column."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
@@ -259,7 +259,7 @@ class _Conversion:
         return Conversion(table, TableSchema(columns), self._rescued)
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """Returns the row that decided the column's type, and the field's position in the row. Own columns are last."""
+        """Returns the row that decided the column's type, and the field's position. Own columns are last."""
         row = self._columns[name].typed or 0
         if row not in self._places:
             self._places[row] = {name: place for place, name in enumerate(self._values[row])}

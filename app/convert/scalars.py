@@ -88,7 +88,7 @@ def scalar_type(value: Any) -> pa.DataType | None:
 
 
 def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool, widens: bool = True) -> Stored | None:
-    """Returns the value in the form that a column of this type stores, and the column's new type, or ``None``."""
+    """Returns the value as a column of this type stores it, and the column's new type; ``None`` if it does not fit."""
     natural = scalar_type(value)
     if kind is None:
         return None if natural is None else (_stored(value), natural)

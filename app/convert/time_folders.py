@@ -4,7 +4,7 @@
 
 Each timestamp is converted separately, so a row never depends on another row. A timestamp has one of these forms:
 
-- A number is an epoch. The number's size decides the unit in each row, because producers may use different units.
+- A number is the time since 1970. Its size decides the unit in each row, because producers may use different units.
 - A text is parsed by ``app.time_texts``. A text without a zone is in UTC. A text that contains only digits is a number.
 - A ``datetime`` or ``date`` is the result of a deserializer or of ``transform()``.
 """
@@ -36,7 +36,7 @@ _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 24 * _MICROS_AN_HOUR
 
 
 def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.Array]:
-    """Returns year (4 digits), month, day and hour (2 digits each) in the time zone, as texts; null for ``None``.
+    """Returns the texts of year (4 digits), month, day and hour (2 digits) in the time zone; null for ``None``.
 
     Raises:
         BadRowsError: values are not timestamps, or are outside the years 1 to 9999. The error lists all these rows.
@@ -76,7 +76,7 @@ def _is_inside(micros: pa.Array) -> pa.Array:
 
 
 def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
-    """Returns year, month, day and hour like ``time_parts``. ``micros`` are microseconds since the epoch."""
+    """Returns the same texts as ``time_parts``. ``micros`` contains the moments in microseconds since the epoch."""
     # Many rows have the same hour, so each distinct hour is calculated only once.
     hours = _floor_divide(_local(micros, zone), _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))

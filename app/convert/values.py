@@ -59,7 +59,7 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """The number of rescued values of one column in a batch, and the reason for the first rescued value."""
+    """The number of one column's rescued values in a batch, and the reason for the first rescued value."""
 
     count: int
     example: Reason
@@ -205,7 +205,7 @@ class _Fitter:
         return fitted
 
     def _fit_list(self, elements: list[Any], kind: Growing, depth: int, lists: int) -> Fit:
-        """Stores a complete list or no element. Only stored lists change the type of the column."""
+        """Fits a list. Stores all elements or no element. Only stored lists change the type of the column."""
         is_new = not kind.is_decided
         if not is_new and not kind.is_list:
             return _refused(elements, kind)
@@ -307,7 +307,7 @@ def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, fu
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
-    """Converts the values of a column to one type, which each value may extend. Returns the rest as misfits."""
+    """Converts the values of a column to one type, which each value may extend. Other values become misfits."""
     final, fitter = Growing(kind), _Fitter(growth, fixed=fixed)
     stored: list[Any] = []
     misfits: dict[int, Misfit] = {}
@@ -360,7 +360,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """Joins two rescued parts of a value. The parts of a struct become one struct."""
+    """Joins two rescued parts of a value. Two parts of a struct become one struct."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         both = dict(first)
         for name, value in second.items():

@@ -23,8 +23,8 @@ from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 from app.table.type_names import Types
 
-# Files contain no partition columns, so the schema has no types for partition columns. For values of these types, the
-# folder's name does not depend on the column's other values.
+# Files contain no partition columns, so the schema has no types for partition columns. For values of the types below,
+# the folder's name does not depend on other values of the column.
 _HINTS: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -48,18 +48,18 @@ class MessageParser(Protocol):
         whose types the user has set.
 
         Returns:
-            Arrays by field name, as long as ``values``, for all names of ``types`` and for further fields. An array may
-            have the type of the values instead of the type in ``types``. ``None`` if messages must be read one by one.
+            A map from each field's name to its array, each as long as the values: all names of ``types``, and further
+            fields. An array may have the values' type. ``None`` if messages must be read one by one.
         """
 
     def has_field(self, values: Values, headers: AllHeaders, name: str, /) -> bool:
-        """Whether any value may contain a field of this name. If ``False``, no value contains the field."""
+        """Whether any value may contain a field of this name. ``False`` means that no value contains the field."""
 
 
 class WholeBatches:
-    """Converts messages. ``read_key`` reads message keys that are not text. Without a ``parser``, values are JSON.
+    """Converts messages. ``read_key`` reads message keys that are not texts. If ``parser`` is missing, values are JSON.
 
-    ``ask_with`` sets how requests to the schema registry are repeated. ``few`` messages or fewer are faster one by one.
+    ``ask_with`` receives the function that repeats requests to the registry. ``few`` messages are faster one by one.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class WholeBatches:
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
     def _texts(self, values: pa.Array, fields: Columns, column: str) -> pa.Array:
-        """Returns the texts of a column. If the column has a path, missing values are read from nested objects."""
+        """Returns the texts of a column. If the column has a path, missing values are read from nested fields."""
         texts, (first, *inner) = _text(values, column), self._spec.path(column)
         if not inner or not texts.null_count:
             return texts

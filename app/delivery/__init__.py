@@ -1,4 +1,4 @@
-"""A member of the consumer group: the member's assignment, and steps 1 to 7 of each batch on separate threads.
+"""A member of the consumer group: its assignment of partitions, and steps 1 to 7 of each batch on separate threads.
 
 member      writes one table's records to the lake; start reading here. runtime: threads and memory that members share
 members     the members of the process, by the states of their topics: topic

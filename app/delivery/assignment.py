@@ -1,7 +1,7 @@
 """An assignment: the partitions that Kafka assigns to this member, until Kafka revokes or another member claims them.
 
-Each thread that works for an assignment has a reference to the ``Assignment``. After the assignment ends, or its log is
-fenced, none of its records are written. A thread that is late works with an ``Assignment`` that no other thread reads.
+Each thread that works for an assignment has a reference to the ``Assignment``. After the assignment has ended, or its
+log is fenced, no records of the assignment are written. The work of a late thread then has no effect.
 """
 
 import queue
@@ -21,7 +21,7 @@ _offset = itemgetter(0)
 
 
 class Uncommitted:
-    """The age of a partition's first consumed record whose offset is not committed. For the consumer's thread.
+    """The time of a partition's first consumed record that is not committed. Only the consumer's thread calls methods.
 
     ``_marks`` contains the offset and the time of the first record of each poll. ``oldest`` is the timestamp of the
     first record that is not committed, in epoch seconds. After a commit in the middle of a poll, ``oldest`` is the
@@ -57,7 +57,7 @@ class Uncommitted:
 
 
 class Partition:
-    """One partition and the progress in this partition. Each number is the offset of the next record."""
+    """One partition, and the offsets of the next records to hand over, write and commit."""
 
     __slots__ = ("copied", "is_claimed", "taken", "tp", "uncommitted", "written")
 
@@ -92,7 +92,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A message from the consumer to the pipeline: records, or the ``reason`` why the batch ends."""
+    """A message from the consumer to the pipeline. It contains records, or the ``reason`` why the batch ends."""
 
     assignment: "Assignment"
     number: int  # number of the assignment's portions with records so far
@@ -110,7 +110,7 @@ class Claimed:
 
 
 class Assignment:
-    """One assignment. The pipeline writes the assignment's log as soon as the claims point to the log."""
+    """One assignment. After the claims point to the assignment's log, the pipeline writes this log."""
 
     def __init__(self, tps: Iterable[TopicPartition], log: OwnLog, submit: Callable[[Portion], None]) -> None:
         self.partitions: Mapping[TopicPartition, Partition] = {tp: Partition(tp) for tp in tps}
@@ -170,7 +170,7 @@ class Assignment:
         self._submit(Portion(self, self._taken, reason=reason))
 
     def delivered(self, portion: int, ends: Mapping[TopicPartition, int]) -> None:
-        """Note that lake and log contain all portions up to this number. For the pipeline's thread."""
+        """Note that lake and log contain all portions up to this number. Called by the pipeline's thread."""
         for tp, end in ends.items():
             partition = self.partitions[tp]
             partition.written = max(partition.written, end + 1)
@@ -182,7 +182,7 @@ class Assignment:
         return self._written == self._taken
 
     def to_commit(self) -> list[tuple[Partition, int]]:
-        """Return partitions with a newer offset than Kafka's, and the offsets to commit. For the consumer's thread."""
+        """Return partitions, and their offsets to commit if newer than Kafka's. Called by the consumer's thread."""
         # Each ``written`` is read only once, because the pipeline's thread may change it.
         offsets = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
         for partition, written in offsets:

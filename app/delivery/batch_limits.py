@@ -1,8 +1,8 @@
 """Decides when a batch ends. Defines the limits of a batch in rows, bytes, files and seconds.
 
-The pipeline receives records as they arrive. When the records use an eighth of ``max_buffer_bytes``, or the batch ends,
-the thread "stage" converts the records and appends the rows to a staged file. It ends the batch if a condition of
-``ENDS`` is met, or if the next records do not fit. A flush also ends the batch, for the reason ``checkpoint`` or
+The pipeline receives records as they arrive. When the records use an eighth of ``max_buffer_bytes``, or the batch
+ends, the thread "stage" converts the records and appends the rows to a staged file. The batch ends if a condition of
+``ENDS`` is true, or if the next records do not fit. A flush ends the batch too: the reason is ``checkpoint`` or
 ``buffer full``.
 """
 
@@ -65,13 +65,13 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The batch in progress, and everything else that decides when the batch ends.
+    """The batch in progress, and all other values that decide when the batch ends.
 
     Attributes:
         is_writer_idle: Whether no batch waits for Spark.
         is_due: Whether ``commit_seconds`` have passed.
         stored_share: Size of the last batch's files, divided by its staged file's size; ``None`` without a batch.
-        seconds: Number of seconds during which Spark was idle and records were gathered.
+        seconds: Number of seconds in which records were gathered while Spark was idle.
         quiet: Seconds since the last record arrived.
     """
 
@@ -138,7 +138,7 @@ class BatchEnds:
 
     @property
     def due_in(self) -> float:
-        """Seconds until the batch is due. The number is negative if the batch is late."""
+        """Seconds until the batch is due. The number is negative if the batch is overdue."""
         seconds = self._due_at - self._clock()
         return seconds % self._limits.commit_seconds if self._is_idle and seconds < 0 else seconds
 

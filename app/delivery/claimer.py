@@ -82,7 +82,7 @@ class Claimer:
             self._pool.submit(self._claim, assignment, closed)
 
     def stop(self) -> None:
-        """End the claims in progress. The member calls this method after the pipeline has ended."""
+        """End the claims in progress. ``Member`` calls this method after the pipeline has ended."""
         self._stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -131,9 +131,9 @@ class Claimer:
         return self._waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
-        """Ask Kafka whether this member still owns the partitions of a closed log. If not, return the error to raise.
+        """Ask Kafka whether this member still owns the partitions of a closed log. Return an error if it does not.
 
-        A frozen member is fenced too, and must not close the log of the next owner. If the group has removed this
+        A member that was frozen is also fenced, and must not close the next owner's log. If the group has removed this
         member, Kafka soon revokes the partitions, and the assignment ends (``Stopped``).
         """
         tps = ", ".join(map(str, assignment.partitions))

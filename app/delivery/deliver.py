@@ -27,10 +27,10 @@ _SLOWEST_UPLOAD = 2**20  # bytes per second; if uploads are slower, the store is
 
 
 class Delivery:
-    """Steps 4 to 7. If an assignment has ended, its batches are dropped.
+    """Does steps 4 to 7 of each batch. If an assignment has ended, the batches of the assignment are dropped.
 
-    ``recreated`` is called with the partitions of each batch before the batch's first upload. If a topic was recreated
-    after the batch was read, ``recreated`` returns an error. It may raise the errors of a step.
+    ``recreated`` is called with each batch's partitions before the batch's first upload. If a topic was recreated after
+    the batch was read, ``recreated`` returns an error. The call may also raise an error of a step.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Delivery:
             raise
 
     def stop(self) -> None:
-        """Begin no more uploads."""
+        """Prevent further uploads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- a batch ----------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Delivery:
         self._metrics.delivered(batch.outcome(stored))
 
     def _advance(self, batch: GatheredBatch) -> list[DataFile]:
-        """Write the last offsets of a batch without objects to the log, before these offsets are committed."""
+        """Write the last offsets of a batch to the log before these offsets are committed. The batch has no objects."""
         batch.in_flight.step("done", partial(batch.in_flight.assignment.log.advance, batch.ends), JOURNAL)
         return []
 
@@ -130,10 +130,10 @@ class Delivery:
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def _confirm_topics(self, batch: GatheredBatch) -> None:
-        """Raise an error if a topic was recreated: the new topic's rows would be written under old offsets.
+        """Raise an error if a topic was recreated, because the new topic's rows would be written under old offsets.
 
-        This step queries Kafka after the batch has ended, because all its rows must be read before. It does so before
-        the intent, because the next owner registers a batch whose files are complete.
+        This step queries Kafka after all rows of the batch were read. The query precedes the intent, because the next
+        owner would register an announced batch with complete files.
         """
         tps = [part.offsets.tp for part in batch.staged.parts]
         log = batch.in_flight.assignment.log
@@ -152,7 +152,7 @@ class Delivery:
             self._registrar.prepare()
 
     def _may_upload(self, log: OwnLog) -> bool:
-        """Return whether an upload may begin. If not, the next owner of a partition may have written the same rows."""
+        """Return whether an upload may begin. If not, the next owner may have written the same rows."""
         try:
             log.verify(fresh_seconds=self._fresh_seconds)
         except FencedError:
@@ -160,7 +160,7 @@ class Delivery:
         return True
 
     def _note_done(self) -> None:
-        """Note that the last batch is in the lake. Otherwise the next start would check the batch's files."""
+        """Log that the last batch is in the lake. Otherwise the next start would check the batch's files."""
         try:
             if self._last_log is not None:
                 self._last_log.done()
@@ -177,7 +177,7 @@ class Delivery:
 
 
 class Upload:
-    """Step 5: uploads one batch's objects. A repeated ``run`` uploads only objects that are not stored yet.
+    """Does step 5: uploads one batch's objects. A repeated ``run`` uploads only objects that are not stored yet.
 
     The data files show whether a batch is complete. Therefore the last data file is uploaded after all other objects. A
     batch that contains only data files is uploaded in one round.

@@ -1,4 +1,4 @@
-"""The state that the pipeline's threads share: batches between threads, retried steps, and the pipeline's failure."""
+"""The state that the pipeline's threads share: queues of batches, retried steps, and the pipeline's failure."""
 
 import contextlib
 import logging
@@ -52,7 +52,7 @@ class BatchInFlight:
         self._flow.share.began(-1)
 
     def step(self, name: str, work: Callable[[], _T], asks: Request | None = None) -> _T:
-        """Do the work, and add the time without waits to the step's time. Retry while the system of ``asks`` fails."""
+        """Do the work. Retry while the system of ``asks`` fails. The step's time increases, except during waits."""
         clock = self._flow.runtime.timings.clock
         begin = clock() - self._waited
         try:
@@ -105,9 +105,9 @@ class GatheredBatch:
 
 
 class Handover(Generic[_T]):
-    """Hands work from one thread to the next thread through a queue. After ``stop`` is set, no thread waits any more.
+    """A queue that hands work from one thread to the next thread. After ``stop`` is set, no thread waits at the queue.
 
-    A failure goes through the same queue. Therefore earlier batches still arrive.
+    A failure goes through the queue after the earlier batches. Therefore these batches still arrive in the lake.
     """
 
     def __init__(self, stop: threading.Event, maxsize: int) -> None:
@@ -183,7 +183,7 @@ class Flow:
             raise self.failure
 
     def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
-        """Wait until lake and log contain all taken records, or cannot contain them any more. Return which is true."""
+        """Wait until lake and log contain all taken records, or never will. Return whether they contain all records."""
 
         def has_ended() -> bool:
             return assignment.is_delivered or assignment.is_over or self.failure is not None
@@ -200,7 +200,7 @@ class Flow:
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def fail(self, error: ConnectorError) -> None:
-        """Drop the batches in progress because of this error. If the flow has failed before, the first error stays."""
+        """Drop the batches in progress because of this error. If the flow has already failed, keep the first error."""
         with self.buffer.changed:
             self.failure = self.failure or error
             self.buffer.changed.notify_all()
@@ -208,7 +208,7 @@ class Flow:
 
 
 def _phase(table: str) -> float:
-    """Return a ``phase`` for ``BatchEnds`` from the table's name, so that tables use Spark at different times."""
+    """Calculate a ``phase`` for ``BatchEnds`` from the table's name, so that tables use Spark at different times."""
     return zlib.crc32(table.encode()) / 2**32 if table else 1.0
 
 

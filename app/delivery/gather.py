@@ -27,9 +27,9 @@ _STOP_LOOK_SECONDS = 0.2  # interval of the checks whether the pipeline is stopp
 
 
 class Gathering:
-    """Steps 1 and 2. Only the thread "stage" calls methods; any thread may call ``submit``.
+    """Does steps 1 and 2. Any thread may call ``submit``. Only the thread "stage" calls the other methods.
 
-    When a batch ends, it deletes its files in the scratch folder. ``as_known`` returns rows with the catalog's columns.
+    A batch that ends deletes its files in the scratch folder. ``as_known`` returns rows with the catalog's columns.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class Gathering:
         self._open: _Open | None = None
 
     def submit(self, portion: Portion) -> None:
-        """Accept a portion, from any thread. This method never waits, because the consumer checks ``held_bytes``."""
+        """Accept a portion, from any thread. This method never waits. The consumer limits ``held_bytes``."""
         self._flow.share.hold(portion.size)
         self._submitted.put(portion)
         self.on_submit()
 
     def take_all(self) -> None:
-        """Take portions until each portion is in a batch that has ended."""
+        """Take portions until all received portions are in batches that have ended."""
         self._flow.ends.resume()
         while self.step(_LOOK_SECONDS) or self._open is not None or self._waiting.pieces:
             pass
         self._flow.ends.pause()
 
     def step(self, seconds: float) -> bool:
-        """Take the next portion if a portion arrives within ``seconds``. End the batch if it is due.
+        """Take the next portion if a portion arrives within ``seconds``. If the batch is due, end the batch.
 
         Returns whether a portion arrived.
         """
@@ -148,7 +148,7 @@ class Gathering:
         self._flow.share.hold(-waiting.size)
 
     def _convert_records(self, batch: "_Open", records: Batch) -> Converted:
-        """Convert these records. Other tables may convert records only while this table waits for the schema."""
+        """Convert these records. While this table waits for the schema, other tables may convert their records."""
         converting, held = self._flow.buffer.converting, ExitStack()
 
         def convert() -> Converted:
@@ -176,7 +176,7 @@ class Gathering:
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
     def _reason_to_end(self, batch: "_Open", converted: Converted) -> str | None:
-        """Return the reason why the batch ends before these records; ``None`` if these records fit."""
+        """Return why the batch must end before these records are added; ``None`` if these records fit."""
         if not batch.rows.fits(converted.rows):
             return "a column's type changed"
         return "little room in the temporary folder" if batch.last_portion and not self._has_room(converted) else None
@@ -188,7 +188,7 @@ class Gathering:
         return self._runtime.free_bytes(self._runtime.scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
-        """Wait until the scratch folder has room, or until no batch in progress could free room."""
+        """Wait until the scratch folder has room, or until no batch in progress can free more room."""
         if self._has_room(converted):
             return
         folder = self._runtime.scratch
@@ -205,7 +205,7 @@ class Gathering:
         return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
     def _end_batch(self, reason: str) -> None:
-        """Hand the open batch to the next step. Keep no reference to the batch while the next step is busy."""
+        """Hand the open batch to the next step. Keep no reference to the batch, because the next step may be busy."""
         self._flow.ends.ended()
         if self._open is not None:
             self._flow.staged.put(self._close_batch(self._open, reason))
@@ -226,7 +226,7 @@ class _Open:
 
 
 class _Unconverted:
-    """The pieces of one assignment that wait for conversion. ``last`` is the number of the last portion."""
+    """The unconverted records of one assignment. ``last`` is the number of the last portion."""
 
     def __init__(self) -> None:
         self.assignment: Assignment | None = None
@@ -261,7 +261,7 @@ def _join_pieces(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPart
 
 
 def _offsets(tp: TopicPartition, pieces: list[Piece]) -> OffsetRange:
-    """Return the lowest and the highest offset of the records. A lookup of quixstreams may return a row late."""
+    """Return the lowest and the highest offset of the records. Rows may be out of order after a quixstreams lookup."""
     offsets = [message.offset() for each in pieces for message in (*each.messages[:1], *each.messages[-1:])]
     offsets += [row.offset for each in pieces for row in each.rows]
     offsets += [record.offset for each in pieces for record in each.rejected]

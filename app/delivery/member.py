@@ -1,7 +1,7 @@
 """A member of the consumer group: writes one table's records from Kafka's partitions to the lake.
 
-A lane begins an assignment, hands records to this assignment, and reads room and failures from ``flow``. For its table,
-the member creates all Python objects between the lane and the lake.
+A lane begins an assignment, hands records to the assignment, and reads free memory and failures from ``flow``. The
+member creates all Python objects that write the lane's records to the table.
 """
 
 import logging
@@ -37,7 +37,7 @@ _MOST_AGAIN = 3  # claims within ``Timings.claim_again_seconds``
 
 
 class Member:
-    """A member. Only the consumer's thread calls a method if the method's docstring does not allow other threads.
+    """A member. Only the consumer's thread may call a method, if the method's docstring allows no other thread.
 
     Attributes:
         flow: The records that are not in the lake yet; thread-safe.
@@ -128,9 +128,9 @@ class Member:
             self._last.end()
 
     def may_claim_again(self, error: FencedError) -> bool:
-        """Whether the partitions of an assignment that this error ended may be claimed again. Counts the claim.
+        """Whether partitions may be claimed again after this error has ended their assignment. Counts the new claim.
 
-        Without a limit, two members of different Kafka clusters would claim partitions from each other for ever.
+        Without a limit, two members of different Kafka clusters could fence each other again and again.
         """
         now, last, timings = self.runtime.timings.clock(), self._claimed_again_at, self.runtime.timings
         is_often = len(last) == _MOST_AGAIN and now - last[0] <= timings.claim_again_seconds

@@ -1,6 +1,6 @@
 """The members of this process. Each table has one member, and each topic belongs to one table.
 
-A partition belongs to one topic. Therefore each offset is in one log, and the tables do not affect each other. A table
+A partition belongs to one topic. Therefore each offset is in the log of one table, and tables are independent. A table
 that fails is suspended: its assignment ends in the same way as when Kafka revokes partitions, and its partitions wait.
 Later a new member opens the table, and claims the partitions in the same way as after a restart.
 """
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Members:
-    """All members. Any thread may read the properties. Only the consumer's thread calls methods.
+    """All members of this process. Any thread may read the properties. Only the consumer's thread calls methods.
 
     ``open_table`` begins to open a topic's table on a thread. The second argument is true if the table was open before.
 
@@ -104,7 +104,7 @@ class Members:
         return self._failure or next((member.flow.failure for member in self.all if member.flow.failure), None)
 
     def raise_failure(self, *, also_suspended: bool = False) -> None:
-        """Raise the error that prevents some records from arriving in the lake, if an error exists."""
+        """Raise the error that prevents records from arriving in the lake, if an error exists."""
         if failure := self.failure:
             raise failure
         for suspended in self.suspended.values() if also_suspended else ():
@@ -139,7 +139,7 @@ class Members:
             member.begin(tps)
 
     def _open(self, topic: str) -> None:
-        """Begin to open the topic's table if the table is due. If opening has ended, note the result."""
+        """Begin to open the topic's table if it is time. If the table was opened or has failed, note the result."""
         state = self._topics.get(topic)
         if state is None or (isinstance(state, Suspended) and self.runtime.timings.clock() >= state.due):
             state = Opening(self._open_table(topic, state is not None), state)
@@ -208,7 +208,7 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float, obstructed_seconds: float = inf) -> None:
-        """Write the taken records into the lake within this time. The other records are read again later.
+        """Write the taken records into the lake within this time. Records that are not written are read again later.
 
         With several tables, ``obstructed_seconds`` is the limit for a table whose catalog or store is unavailable.
         """
@@ -247,7 +247,7 @@ class Members:
 
     @contextmanager
     def suspending_on_error(self, topic: str) -> Iterator[None]:
-        """Suspends the topic's table if the block fails. Another partition may have suspended the table before."""
+        """Suspends the topic's table if the block fails and no other partition has suspended the table before."""
         try:
             yield
         except ConnectorError as error:

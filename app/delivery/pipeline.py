@@ -9,8 +9,8 @@
 6 register  catalog add-files                           │
 7 done      the log says that the batch is in the lake  ┘
 Each thread processes one batch at a time, and at most one batch waits in each queue between threads. Therefore three
-batches overlap, and their order is kept. A lasting failure goes through the same queues, after the earlier batches. The
-earlier batches still arrive in the lake before the pipeline fails.
+batches overlap, and batches keep their order. A failure that retries cannot correct goes through the same queues.
+Therefore earlier batches still arrive in the lake before the pipeline fails.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.1  # interval of the checks whether the writer has started
 
 
 class Writer(Protocol):
-    """Step 3. The product uses ``app.spark.writer.SparkWriter``. The writer can write after ``up`` is done."""
+    """Does step 3. The product uses ``app.spark.writer.SparkWriter``. After ``up`` is done, the writer can write."""
 
     up: Future[None]
 
@@ -62,7 +62,7 @@ class Pipeline:
         }
 
     def start(self) -> None:
-        """Make each thread begin as soon as the thread has work."""
+        """Let the threads begin. Each thread waits until work exists."""
         stage, write, deliver = self._threads.values()
         self.gathering.on_submit = partial(stage.do_once, self.gathering.take_all)
         self._flow.staged.on_put = partial(write.do, self.write_next)

@@ -56,8 +56,8 @@ class Buffer:
 
     Attributes:
         is_shared: Whether several tables may share the buffer.
-        changed: Condition that is notified when a batch has finished a step, or a share has changed.
-        converting: Lock of the table that converts records, because a parser supports one thread and uses extra memory.
+        changed: Condition that is notified when a batch has finished a step, or when a table's share has changed.
+        converting: Lock of the table that converts records. Only one table converts at a time, which saves memory.
     """
 
     def __init__(self, limits: BatchLimits, threads: Threads = Threads(), *, is_shared: bool = False) -> None:
@@ -100,7 +100,7 @@ class Buffer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the buffer is half full. Each table then converts its records before they fill a portion."""
+        """Whether half of the buffer is in use. Then tables convert records before their portion is complete."""
         return self.held_bytes >= self.limits.max_buffer_bytes // 2
 
     def is_crowded_by(self, share: "Share") -> bool:
@@ -113,9 +113,9 @@ class Buffer:
         return "buffer full" if self.is_full else "checkpoint"
 
     def shared_bytes(self, size: int) -> int:
-        """Return the size of all open batches if ``size`` is at least the average size of these batches.
+        """Return the total size of all open batches if ``size`` is at least the average size of an open batch.
 
-        Otherwise return ``size``, because larger batches end first.
+        Otherwise return ``size``, because larger batches must end first.
         """
         shares = self._shares
         total = sum(each.staged_bytes for each in shares)

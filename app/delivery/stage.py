@@ -41,7 +41,7 @@ _GROUP_COLUMN = "__file_group"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A batch after step 2."""
+    """The result of step 2."""
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None  # ``None`` for a batch without rows
@@ -154,7 +154,7 @@ class OpenBatch:
         self._writer.append(_in_schema(table, self._writer.schema))
 
     def _group(self, folders: Mapping[str, pa.Array], parts: pa.Array, tps: Sequence[TopicPartition]) -> pa.Array:
-        """Return the number of each row's file (int32)."""
+        """Return the number of the file to which each row belongs (int32)."""
         ids = group_ids([*folders.values()]) if folders else pa.repeat(pa.scalar(0, pa.int32()), len(parts))
         counts = pa.table({"id": ids, "part": parts, "row": pa.arange(0, len(ids))})
         counts = counts.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
@@ -252,7 +252,7 @@ class Stager:
         return OpenBatch(number, path, self._table_root, self._spec, self._computed())
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Do step 1 for a portion of a batch. ``BatchConverter`` describes the arguments and errors."""
+        """Do step 1 for a portion of a batch. ``BatchConverter.convert`` describes the arguments and errors."""
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:
@@ -261,7 +261,7 @@ class Stager:
         return converted
 
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column of the settings that is missing in the first rows. Its name is probably misspelled."""
+        """Log each column of the settings that is missing in the first rows. The setting is probably misspelled."""
         null, timestamp = self._spec.null_value, self._spec.timestamp_column
         sources = {each.name: each.source for each in self._computed()}
         missing = {
@@ -285,7 +285,7 @@ class Stager:
             logger.warning("%s: %s. %s", setting, cause, likely_meant(column, names, setting) or "Check the name")
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
-        """Log each column only once. A batch logs one line, because data may contain many long names."""
+        """Log each column with rescued values once. A batch logs one line, because names may be many and long."""
         if len(self._logged) >= _MOST_LOGGED:
             return
         new = {key: rescue for name, rescue in rescued.items() if (key := name[:_NAME_LENGTH]) not in self._logged}

@@ -1,4 +1,4 @@
-"""The states of a topic: the table is being opened, open or suspended, or the topic has no table or is deleted."""
+"""The states of a topic. The table is being opened, open or suspended, or the topic has no table, or is deleted."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -53,7 +53,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The topic has no table. The next assignment may change this state."""
+    """The topic exists, but has no table. The next assignment may change this state."""
 
     reason: str
 

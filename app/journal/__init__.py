@@ -7,8 +7,8 @@ log             the JSON of an assignment's log
 entry           the common parts of these documents, and their keys
 journal         the keys of a consumer group's documents, the JSON of a claim, obsolete logs, and a survey
 start_offset    the first offset to consume, from the journal and Kafka's offsets
-first_offsets   the first offset to consume if there is neither of them, and the first topics of a group
+first_offsets   the first offset to consume without journal and offset, and the first topics of a group
 late_uploads    puts placeholders in place of rolled-back objects, and deletes them later
 
-All functions of this package raise the ``ConnectorError`` of the store, the catalog and Kafka.
+All functions of this package may raise a ``ConnectorError`` of the store, the catalog or Kafka.
 """

@@ -56,7 +56,7 @@ JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
 
 
 class RolledBack(Stored):
-    """The key of an object whose batch was rolled back at ``since`` (seconds since the epoch).
+    """An object whose batch was rolled back. ``since`` is the time of the roll back, in seconds since the epoch.
 
     ``removed`` is true if readers no longer see the object's rows; see ``app.journal.late_uploads``.
     """
@@ -70,7 +70,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def parse(model: type[_M], body: bytes) -> _M:
-    """Parse a document. Raise ``ValueError`` with the field if a document is damaged or of a newer release."""
+    """Parse a document. Raise ``ValueError`` with the wrong field if a document is damaged or from a newer release."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -113,7 +113,7 @@ def log_key(table_root: str, group: str, owner: str) -> str:
 
 
 def is_log(key: str) -> bool:
-    """Whether this key of a journal's document is the key of a log. Other keys belong to claims."""
+    """Whether this key of a journal's document is the key of a log. Otherwise it is the key of a claim."""
     return key.split("/")[-2:-1] == [_LOGS]
 
 

@@ -5,21 +5,21 @@ Kafka's rule ``auto.offset.reset`` would lose records. A consumer notices an add
 the group began, in an object ``_journal/<group>/<topic>/first-offsets``:
 
 - The first member that finds no offset and no journal of any partition writes the object. The object contains the end
-  of *every* partition at this moment, or the first record since the time. The store lets only one member create the
-  object, before any journal or commit of the group.
+  of *every* partition at this moment, or each partition's first record since the time. The store lets only one member
+  create the object, before any journal or commit of the group.
 - A partition in the object begins at the stored offset, also after a crash or in another member.
 - A partition that is missing in the object was added later, and begins with its first record.
 - If the object is missing, and the group has an offset or a journal of another partition, the group is older than this
   partition's first claim. The partition begins with its first record.
 
-Each value of ``FOLLOW_OFFSETS`` has a separate object. If a time is set when the value is first used, the object's
-partitions begin at this time, but only once. Otherwise it contains no offsets, even if a time is set later. A later
-calculation would skip records.
+Each value of ``FOLLOW_OFFSETS`` has a separate object. If a time is set when the value is first used, partitions in the
+object begin at this time, but only once. Otherwise the object contains no offsets, even if a time is set later. Offsets
+that are calculated later would skip records.
 
 A group of several topics has an object ``first-topics.json`` next to the tables, and one for each value. The objects
 contain these offsets for all topics, because a table may be opened late. The first member writes the objects before any
 claim. Only one member can create an object. The objects of the topics are copies. A topic that is missing in an object
-was added later, and begins with its first record. If the group has read topics before, the object has only these.
+was added later, and begins with its first record. If the group has read topics before, it contains only these topics.
 
 Internal topics of quixstreams (``group_by()``) contain results of records that the group may have committed already.
 Internal topics always begin with their first record.
@@ -177,7 +177,7 @@ class FirstOffsets:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _limit_to_end(self, tp: TopicPartition, offset: int, kafka: PartitionOffsets) -> int:
-        """Return the offset, or the partition's end if the partition lost records. ``kafka`` may be outdated."""
+        """Return the offset, or the partition's end if the end is lower. ``kafka`` may be outdated."""
         return offset if offset <= kafka.high else min(offset, self._kafka.ends(tp.topic).get(tp, kafka.high))
 
     def _is_read(self, topic: str, table: str) -> bool:
@@ -199,7 +199,7 @@ class FirstOffsets:
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
     def _beginning(self, topic: str, text: str = "") -> _GroupBeginning:
-        """Return the stored beginning of the topic, or calculate it. Without a time, a value has no offsets."""
+        """Return the topic's first offsets, stored or calculated. If no time is set, a value has no offsets."""
         first = self._first_topics.get(text)
         if first and topic in first.beginnings:
             return first.beginnings[topic]

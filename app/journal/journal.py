@@ -41,13 +41,13 @@ class FencedError(Exception):
 class LogClosedError(FencedError):
     """Another member has closed the assignment's log. The partitions can be claimed again if Kafka still assigns them.
 
-    Perhaps the other member claimed the partitions late, after Kafka had already revoked them.
+    The other member may have claimed the partitions late, after Kafka had already revoked them.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The location of a consumer group's journal. Methods return documents that are not read yet."""
+    """The location of a consumer group's journal. Methods return documents whose contents are not read yet."""
 
     store: ObjectStore
     table_root: str  # object key of the table's folder
@@ -71,7 +71,7 @@ class Journal:
 
 
 class ObsoleteLogs:
-    """Deletes logs that no claim refers to any more. Each assignment leaves one log. For one thread."""
+    """Deletes logs to which no claim refers. Each assignment creates a log. Only one thread may use an instance."""
 
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
@@ -79,7 +79,7 @@ class ObsoleteLogs:
         self._next = now() + _LOOK_SECONDS
 
     def delete(self) -> None:
-        """Delete logs that were closed a day ago, at most once an hour. Newer logs list the rolled-back objects too."""
+        """Delete logs that were closed a day ago. Runs once an hour. Newer logs also list the rolled-back objects."""
         now = self._now()
         if now < self._next:
             return
@@ -103,14 +103,14 @@ class ObsoleteLogs:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Keys of objects. ``pending`` objects may become part of the table. ``rolled_back`` objects never do."""
+    """Keys of objects. ``pending`` objects may become part of the table. ``rolled_back`` objects never become part."""
 
     pending: frozenset[str]
     rolled_back: frozenset[str]
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Objects that do not belong to the table, at least not now. List the objects before ``survey``."""
+        """Objects that do not belong to the table at present. List the table's objects before you call ``survey``."""
         return self.pending | self.rolled_back
 
 

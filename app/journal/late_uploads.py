@@ -1,10 +1,10 @@
 """Removes the rows of rolled-back objects, and prevents late uploads of these objects.
 
-Uploads may arrive after a roll back. Before the next owner reads, the connector puts a placeholder under each object's
-name, even of a missing object. This is a Parquet file with the table's columns and no rows, because readers may open
-it. The store then refuses the upload. Placeholders are deleted after an hour. Stores refuse signed requests earlier.
+Uploads may arrive after a roll back. Before the next owner reads records, the connector puts a placeholder under each
+object key, even if the object is missing. A placeholder is a Parquet file without rows, because readers may open the
+file. The store then refuses the upload. Placeholders are deleted after an hour. Stores refuse old requests earlier.
 
-A store without conditional writes cannot refuse. In this store, the connector deletes the objects: at the claim, after
+A store without conditional writes cannot refuse uploads. There, the connector deletes the objects: at the claim, after
 10, 30 and 60 s, then every ten minutes for a day, and at the end of the process.
 """
 
@@ -51,7 +51,7 @@ class RolledBackObjects:
         self._removed |= {item.key for item in waiting}
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
-        """Delete objects that are due. ``is_last``: delete all objects that a late upload may have restored."""
+        """Delete objects that are due. With ``is_last``, delete all objects that a late upload may have restored."""
         # Before ``remove`` has finished, a sweep would miss placeholders that ``remove`` puts later.
         removed = [item for item in listed if item.removed or item.key in self._removed]
         waiting = [item for item in removed if item.key not in self._forgotten and self.may_be_back(item)]
@@ -59,7 +59,7 @@ class RolledBackObjects:
         self._delete([item for item in waiting if ignores_dates or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
-        """Whether a late upload may have restored the object, because no placeholder exists or it was deleted."""
+        """Whether a late upload may have restored the object. Without a placeholder, the store accepts late uploads."""
         return not self._store.refuses_overwrites or self._now() - item.since >= _PLACEHOLDER_SECONDS
 
     def remaining(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
@@ -95,7 +95,7 @@ class Sweeper:
         self._changed = threading.Condition()
 
     def add(self, sweep: Callable[[], None]) -> None:
-        """Call this function regularly until it is removed. The function must never raise an error."""
+        """Call ``sweep`` regularly until it is removed. ``sweep`` must never raise an error."""
         with self._changed:
             if not self._sweeps:
                 threading.Thread(target=self._run, name="sweep", daemon=True).start()

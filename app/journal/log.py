@@ -28,7 +28,7 @@ _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Lists the objects that a batch will store."""
+    """The objects that a batch will store."""
 
     batch: int  # number of the batch, unique in the assignment
     offsets: Sequence[OffsetRange]  # the first and last offsets with a record
@@ -61,7 +61,7 @@ class Progress(Stored):
 
     @property
     def batch_offsets(self) -> range:
-        """The partition's offsets in the pending batch. The range is empty if the batch contains only late records."""
+        """The partition's offsets in the pending batch. If the batch contains only late records, the range is empty."""
         if self.first is None or self.to is None or self.to <= self.end:
             return range(0)
         return range(self.first, self.to + 1)

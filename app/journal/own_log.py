@@ -1,14 +1,14 @@
-"""The log of this member's assignment. Other members write the log only to close the log and settle its batch.
+"""The log of this member's assignment. Other members write this log only to close it and to settle its batch.
 
 The protocol has these steps. The store accepts a write only if the stored version is the version last read.
 
 claim      closes and settles the logs of the former owners (``app.journal.takeover``). This log then inherits the end
            of each partition and the list of rolled-back objects. After that, the member points the partitions' claims
            to this log, and puts placeholders in place of these objects.
-intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
-advance    for records that gave no row: their end, before their offsets are committed. It implies the same.
+intend     before a batch's first upload: ``pending`` with the batch's files. The previous batch is then done.
+advance    for records without rows: their end, before their offsets are committed. The previous batch is then done.
 verify     after the uploads, before registering: if the stored version is not ours, another member has closed the log.
-done       after registering, unless the ``intend`` of the next batch implies it.
+done       after registering, if the ``intend`` of the next batch has not recorded this already.
 
 Dead letters and index files are uploaded before the batch's last data file. Therefore the data files show whether the
 batch is complete. A batch without data files is complete if its dead letters exist.
@@ -49,7 +49,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The error after which the member may not write for an assignment. ``since`` is in monotonic seconds."""
+    """The error after which the member must not write for an assignment. ``since`` is its time in monotonic seconds."""
 
     error: FencedError
     since: float
@@ -90,7 +90,7 @@ class OwnLog:
 
     @property
     def log(self) -> AssignmentLog | None:
-        """The version that was last read or written by this object; ``None`` before the first version."""
+        """The version of the log that this object last read or wrote; ``None`` before the first version."""
         return self._document.current
 
     @property
@@ -164,7 +164,7 @@ class OwnLog:
             self._registered = self.log.batch
 
     def done(self) -> None:
-        """Write to the log that the registered batch is in the lake, if the log does not contain this yet."""
+        """Write to the log that the registered batch is in the lake, unless the log already says so."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch == self._registered:
@@ -184,7 +184,7 @@ class OwnLog:
     def delete_late_uploads(self) -> None:
         """Delete late uploads of the last batch, which was rolled back, if no placeholder refused these uploads.
 
-        This happens if the machine slept for an hour during an upload. Call this method after all uploads have ended.
+        Such uploads exist if the machine slept for an hour during an upload. Call this after all uploads have ended.
         """
         log = self._journal.log(self.token).read()
         for item in log.revoked if log else ():
@@ -217,7 +217,7 @@ class OwnLog:
         self._verified_at = asked_at
 
     def _catch_up(self) -> None:
-        """Adopt a later version that this member wrote without receiving an answer. Any other version is a fence."""
+        """Adopt a later version that this member wrote without receiving an answer. Other versions are a fence."""
         before = self.log
         try:
             log = self._document.read()

@@ -1,11 +1,11 @@
-"""Settles the unfinished batch of a former owner: keeps the batch or rolls it back, before any member reads on.
+"""Settles the unfinished batch of a former owner: keeps or rolls back the batch, before any member reads on.
 
 The former owner is already fenced. The former owner may still upload files of the batch, but registers nothing.
 
 - If all data files of a pending batch exist, it is kept: write ``kept``, register the files again, write ``done``.
 - If some data files are missing, it is rolled back: write ``done`` up to its start, and its objects in ``revoked``.
-- If Kafka has also deleted some of the batch's records, each way loses rows. The smaller loss is chosen: write ``kept``
-  with the files that exist, or roll back.
+- If Kafka has also deleted some of the batch's records, both decisions lose rows. The decision that loses fewer rows is
+  chosen: write ``kept`` with the files that exist, or roll back.
 
 Several members may settle a batch at the same time. Each member follows the stored decision.
 """
@@ -47,8 +47,8 @@ class Settlement:
     def settle(self, document: Document[AssignmentLog]) -> None:
         """Settle the batch of a log that was just read. The owner of the log must be fenced.
 
-        Raises ``ChangedError`` if another member has written the log. After any error, read the log again. The write
-        that rolls back may succeed late. If the files exist then, a second decision could differ.
+        Raises ``ChangedError`` if another member has written the log. After any error, read the log again: the write
+        that rolls back may succeed late. If all files exist by then, a second decision could contradict the first.
         """
         log = document.current
         assert log is not None, "it was read"  # noqa: S101
@@ -116,8 +116,8 @@ class Settlement:
         """Return the batch's offsets that Kafka still has. If the topic or cluster has a new id, return no offsets.
 
         The ids are read first, because Kafka reports no offsets for a partition that the recreated topic does not have.
-        Records of a missing topic count as readable, because the topic may return soon, and other topics must not wait.
-        Records of a recreated topic also count as readable if the batch has rows of other topics.
+        Records of a missing topic count as still in Kafka, because the topic may return soon, and other topics must not
+        wait. Records of a recreated topic also count as still in Kafka if the batch has rows of other topics.
         """
         offsets = self.offsets
         try:
@@ -147,7 +147,7 @@ def roll_forward(
     files: Sequence[DataFile],
     marks: Sequence[Mark],
 ) -> None:
-    """Register the stored files of a batch, with the marks of the batch's partitions. A call may be repeated."""
+    """Register the stored files of a batch. ``marks`` are the ends of the batch's partitions. Calls may be repeated."""
 
     def describe(file: DataFile) -> DataFile:
         stored = store.find(file.key)

@@ -20,7 +20,7 @@ _TEXTS = 5  # values of FOLLOW_OFFSETS; during a rolling update, two values alte
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first offset to consume, with a remark for the log."""
+    """The first offset to consume, and a remark for the log messages."""
 
     offset: int
     remark: str = ""  # empty if nothing is unusual
@@ -64,11 +64,11 @@ def start_of(
     follows: bool,
     keeps_state: bool,
 ) -> Start:
-    """Choose the first offset to consume.
+    """Return the first offset to consume.
 
     Call ``check_cluster`` first, because ``progress`` may belong to another cluster. ``first`` is used only if
-    ``lacks_offset`` returns true. If ``follows`` is true, an offset that a tool has set in the group decides, and not
-    the journal. ``keeps_state`` is true if ``transform()`` keeps state or repartitions, up to the group's offset.
+    ``lacks_offset`` returns true. If ``follows`` is true, an offset that a tool has set in the group takes precedence
+    over the journal. ``keeps_state`` is true if ``transform()`` keeps state or repartitions, up to the group's offset.
     """
     if progress is None:
         return _at_group_offset(kafka, first)
@@ -152,7 +152,7 @@ def _after_expired(first: int, low: int) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a partition begins: ``start`` is for the consumer, ``progress`` for the log. ``topic_id`` is Kafka's id."""
+    """Where a partition begins. ``start`` is for the consumer, ``progress`` is for the log. Kafka sets ``topic_id``."""
 
     start: Start
     progress: Progress
@@ -186,7 +186,7 @@ class Beginnings:
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
         moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
-        # If a member died during its claim, and wrote nothing, the group's offset may be older than the time.
+        # If a member died during its claim and wrote nothing, the group's offset may be older than the set time.
         begins = (moved.committed if moved else None) or 0  # Kafka may have deleted records after this offset
         if moved is not None and (follows or (former and begins <= former.end + 1 <= max(begins, kafka.low))):
             kafka = moved
@@ -196,7 +196,7 @@ class Beginnings:
         return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
-        """Whether to follow the group's offset. Each new value of the setting is followed only once."""
+        """Whether the group's offset takes precedence. Each new value of the setting is effective only once."""
         return bool(self.follow_offsets) and (former is None or self.follow_offsets not in former.followed)
 
     def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:

@@ -1,14 +1,14 @@
 """Claims partitions for an assignment: fences the former owners, settles their batches, then writes the claims.
 
-1. Read the claims and the logs of their owners. Close each open log. A closed log fences the **complete** former
-   assignment. After that, read the log's batch and settle it (``app.journal.recovery``). 2. Query Kafka, and choose the
-   first offset of each partition (``app.journal.start_offset``). 3. Write the end of each partition and the list of
-   rolled-back objects into the new assignment's log. 4. Write the token of the new log into each claim. If another
-   member has changed a claim, begin again with step 1. Also begin again if Kafka's offset contradicts the log in step
-   2. 5. Put placeholders in place of the rolled-back objects (``OwnLog.remove_rolled_back``). Then the partitions may
-   be read.
+1. Read the claims and their owners' logs. Close each open log, which fences the **complete** former assignment. After
+   that, read the log's batch and settle it (``app.journal.recovery``).
+2. Query Kafka, and choose the first offset of each partition (``app.journal.start_offset``).
+3. Write the end of each partition and the list of rolled-back objects into the new assignment's log.
+4. Write the new log's token into each claim. If another member has changed a claim, or if Kafka's offset in step 2
+   contradicts the log, begin again with step 1.
+5. Put placeholders in place of the rolled-back objects (``OwnLog.remove_rolled_back``), before partitions are read.
 
-This member may repeat all steps from the first step. Another member may do the steps at the same time.
+This member may repeat all steps, beginning with step 1. Another member may do the steps at the same time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -55,8 +55,8 @@ class Takeover:
     ) -> dict[TopicPartition, Begin]:
         """Do steps 1 to 4 for the assignment with this log. Return how each claimed partition begins.
 
-        Another member, or a temporary error such as a missing leader, may prevent some claims. Repeat the call for
-        these partitions. If all claims fail, the first error is raised. ``Beginnings.of`` describes ``is_again``.
+        Another member, or a temporary error such as a missing leader, may prevent claims. Repeat the call for the
+        missing partitions. If all claims fail, the first error is raised. ``Beginnings.of`` describes ``is_again``.
         """
         cluster_id = self.beginnings.offsets.cluster_id()
         for _ in range(_MOST_TRIES):
@@ -70,7 +70,7 @@ class Takeover:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt of steps 1 to 4. Leaves out partitions with an error, or with a claim that has changed."""
+    """One attempt of steps 1 to 4. Partitions with an error, or with a changed claim, are left out."""
 
     takeover: Takeover
     own: OwnLog
@@ -128,7 +128,7 @@ class _Attempt:
     def _settle_logs(
         self, claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> dict[TopicPartition, AssignmentLog | None]:
-        """Return the settled log of each partition's former owner; ``None`` for a partition without a claim."""
+        """Return the settled log of each partition's former owner; ``None`` if the partition has no claim."""
         tps_of: dict[str, list[TopicPartition]] = {}
         for tp, claim in claims.items():
             if claim.current is not None:

@@ -1,8 +1,8 @@
-"""Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not block other clients.
+"""Serves fixed paths over HTTP with uvicorn and Starlette. Slow clients, or many clients, do not block other clients.
 
-The port may be open to a complete network. One thread serves all connections, and answers probes. The number of
-connections is limited: a new connection closes the oldest one. Each connection has one request and one answer, and a
-time limit for both. Another thread renders each page at most once per second, so that no probe waits for a page.
+All computers of a network may reach the port. One thread serves all connections, and answers probes. The number of
+connections is limited: at the limit, a new connection closes the oldest connection. A connection serves one request,
+and has a time limit. Another thread renders each page at most once per second, so that no probe waits for a page.
 """
 
 import ipaddress
@@ -50,17 +50,17 @@ _UNKNOWN_HOST: Final = PlainTextResponse(
 )
 
 Pages = Mapping[str, Callable[..., Response | None]]
-"""Paths, and functions of their parameters that return the answers; ``None`` for a name without a page."""
+"""Maps each path to a function. The function receives the path's parameters, and returns the answer or ``None``."""
 
 
 class AllowedHosts:
-    """The host names for which the pages answer, against DNS rebinding; with ``names`` by the user, all are checked.
+    """The host names at which pages may be read. If the user sets ``names``, the host name of every request is checked.
 
-    A web page can resolve its own name to 127.0.0.1; a browser on this machine then lets it read local ports. The
-    request still has the page's name as its ``Host``.
+    This check prevents DNS rebinding: a web page resolves its own name to 127.0.0.1, so that a browser on this machine
+    lets the page read local ports. The ``Host`` of the page's request is still the page's name.
 
-    Therefore names are checked for connections on the loopback. Elsewhere every client of the port may read it, and a
-    service has names that the connector does not know: of Kubernetes, a proxy or a public address.
+    Therefore host names of loopback connections are always checked. On other interfaces, every client may read the
+    pages. The connector cannot know all host names there, such as names in Kubernetes, of a proxy, or a public name.
     """
 
     def __init__(self, names: Collection[str] = ()) -> None:
@@ -70,8 +70,8 @@ class AllowedHosts:
     def allow(self, host: str | None, address: str) -> bool:
         """Returns whether to answer a request.
 
-        ``host`` is the request's ``Host``, with or without a port; ``None`` without one, but every browser sends one.
-        ``address`` is our end of the connection.
+        ``host`` is the request's ``Host`` header, with or without a port; ``None`` if the header is missing. Every
+        browser sends the header. ``address`` is the connector's address in the connection.
         """
         own = _address(address)
         if host is None or not (self._is_checked_everywhere or (own and own.is_loopback)):
@@ -84,7 +84,7 @@ class AllowedHosts:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Parses an IP address; ``None`` for a name."""
+    """Parses an IP address. Returns ``None`` if the text is not an IP address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -93,10 +93,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Opens the port at a name, or an IPv4 or IPv6 address; ``0.0.0.0`` or ``::`` are all interfaces.
+    """Opens the port at a host name or an IP address. ``0.0.0.0`` and ``::`` mean all interfaces.
 
     Raises:
-        ConfigError: The port is in use, or host or port are not allowed.
+        ConfigError: The port is in use, or the host or the port is not allowed.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -111,9 +111,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: AllowedHosts) -> None:
-    """Answers on a thread until the process ends.
+    """Answers requests on a separate thread until the process ends.
 
-    ``pages`` are for users and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: they answer
+    ``pages`` are for users and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: probes answer
     for every ``Host``, and do not wait for pages.
     """
     config = uvicorn.Config(
@@ -164,7 +164,7 @@ def _endpoint(
 
 
 def kept(page: Callable[..., _T]) -> Callable[..., _T]:
-    """Returns a function that calls ``page`` at most once per second and name: 500 partitions need 15 ms."""
+    """Returns a function that calls ``page`` at most once per second for each page name. 500 partitions need 15 ms."""
     results, second = lru_cache(_MOST_CACHED)(page), 0.0
 
     def call(**named: str) -> _T:
@@ -185,7 +185,7 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """A connection with a time limit; uvicorn has none for a slow request or a slow reader."""
+    """A connection with a time limit. uvicorn does not limit the time of a slow request or of a slow reader."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         transport = cast("Transport", transport)

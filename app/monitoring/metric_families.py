@@ -1,6 +1,6 @@
 """Exposes the metrics in the format of Prometheus.
 
-``Metrics`` counts; all other values are read from the status at each scrape.
+``Metrics`` counts events. All other values are read from the status at each scrape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def _maintained(field: str) -> _Read:
     return lambda s: getattr(s.counts.maintenance, field, None)
 
 
-# Name without "lake_sink_", documentation, and value; gauges with an unknown value are left out.
+# The name without "lake_sink_", the documentation, and the value. Gauges with an unknown value are left out.
 _COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
     ("rows", "Rows written to the lake since the process started.", _total("rows")),
     ("bytes", "Bytes of the Parquet files written to the lake since the process started.", _total("size")),
@@ -78,7 +78,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("erased_clock_seconds", "Seconds by which this clock is ahead of the store's; 0: erased.", _maintained("clock")),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.settings.commit_interval),
 )
-# Gauges of each partition, from its position and the age of its oldest uncommitted message.
+# Gauges of each partition, from the partition's position and the age of the oldest uncommitted message.
 _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
     ("lag_messages", "Uncommitted messages of an assigned partition.", lambda position, _: position.lag),
     ("committed_offset", "Offset after the last committed message.", lambda position, _: position.committed),
@@ -93,7 +93,7 @@ _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
 
 
 class Exposition:
-    """All metrics of this process: those of ``counted``, and values of the status."""
+    """All metrics of this process: the metrics of ``counted``, and values of the status."""
 
     def __init__(self, counted: CollectorRegistry, status: Callable[[], Status]) -> None:
         self._counted = counted
@@ -105,11 +105,11 @@ class Exposition:
         ProcessCollector("lake_sink_java", pid=lambda: status().live.java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
-        """Returns the metrics in Prometheus' text format."""
+        """Returns the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Implements the collector's interface; the registry calls it."""
+        """Yields all metrics. The registry calls this method."""
         status = self._status()
         yield from self._counted.collect()
         for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
@@ -137,7 +137,7 @@ def _of_partitions(status: Status) -> Iterator[Metric]:
 
 
 def _of_tables(status: Status) -> Iterator[Metric]:
-    """Yields the series of each of several tables."""
+    """Yields the metrics of each table if there are several tables."""
     for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
         counter = CounterMetricFamily(f"lake_sink_table_{name}", f"{name.title()} of a table.", labels=["table"])
         for table, counts in status.counts.of_tables.items():
@@ -150,7 +150,7 @@ def _of_tables(status: Status) -> Iterator[Metric]:
 
 
 def _gauge(name: str, documentation: str, labels: Sequence[str], values: Mapping[Any, float | None]) -> Metric:
-    """Returns a gauge of the known values, by the values of their labels."""
+    """Returns a gauge with the known values. ``values`` maps the values of the labels to the gauge's value."""
     gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=labels)
     for label_values, value in values.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""Counts batches, commits and failures, never single records. Thread-safe."""
+"""Counts batches, commits and failures, but never each record. Thread-safe."""
 
 import threading
 import time
@@ -15,24 +15,24 @@ from app.model import DataFile, Maintenance, TopicPartition
 from app.retries import OUTAGE_SECONDS, Operation, Waits
 from app.timings import DEFAULT, Timings
 
-# The steps of a batch, in their order; see ``app.delivery.pipeline``.
+# The steps of a batch in order; see ``app.delivery.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step usually lasts tens of milliseconds, and minutes for many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-# The end of a transaction uses an offset without a message, so a lag of one offset may be no message.
+# The end of a transaction uses an offset without a message. Therefore a lag of 1 may mean that no message waits.
 _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second series for each counter
+disable_created_metrics()  # type: ignore[no-untyped-call] # they would add a second series for each counter
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBatch:
-    """A batch in the lake. ``seconds`` contains the duration of each step; ``at`` is in seconds since the epoch.
+    """A batch in the lake. ``seconds`` contains the duration of each step. ``at`` is in seconds since the epoch.
 
-    ``dropped`` counts files that were not registered, because their partition was revoked. ``table`` is empty unless
-    there are several tables.
+    ``dropped`` is the number of files that were not registered, because their partition was revoked. ``table`` is the
+    table's name if there are several tables, otherwise empty.
     """
 
     number: int
@@ -53,10 +53,10 @@ class DeliveredBatch:
 class Position:
     """The offsets of the consumer group in an assigned partition.
 
-    Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
-    commit (``None`` before the first one). ``end`` is the next offset to be produced (``None`` if unknown).
-    ``waits_since`` is the time since which messages wait, or of the last commit after which some wait (``None`` if none
-    wait). ``begun_at`` is the start of consuming.
+    Times are in seconds since the epoch. ``committed`` is the committed offset. ``committed_at`` is the time of the
+    last commit, ``None`` before the first commit. ``end`` is the offset of the next message to be produced, ``None`` if
+    unknown. ``waits_since`` is when uncommitted messages were first seen after the last commit, ``None`` if no message
+    waits. ``begun_at`` is when consuming began.
     """
 
     committed: int
@@ -79,10 +79,10 @@ class Position:
         return replace(moved, waits_since=since if (moved.lag or 0) > _TRANSACTION_END else None)
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
-        """Returns the age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
+        """Returns the age of the oldest uncommitted message in seconds; 0 if no message waits, ``None`` if unknown.
 
-        ``oldest`` is the time of the oldest consumed and uncommitted message. Without one, messages in Kafka count from
-        the time when the connector first saw them: they are at least that old. Times are seconds since the epoch.
+        ``oldest`` is the time of the oldest consumed and uncommitted message. If ``oldest`` is ``None``, the age counts
+        from when the connector first saw a waiting message in Kafka. Times are seconds since the epoch.
         """
         since = self.waits_since if oldest is None else oldest
         if since is None:
@@ -92,7 +92,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts since the process began; ``size`` is the size of the Parquet files in bytes."""
+    """The counts since the process began. ``size`` is the size of the Parquet files in bytes."""
 
     rows: int = 0
     files: int = 0
@@ -111,12 +111,12 @@ class Totals:
 class Counts:
     """The counts at the time ``at``.
 
-    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
-    answer with the end of a partition. ``consuming_since`` is the start of consuming; before that, the process's start.
-    ``losses`` lists lost records with their times, the latest last; ``last_batches`` begins with the latest.
-    ``replicas`` is the number of members that write this table, if known. ``programs`` are other members that have
-    partitions of its topics, since ``programs_since``. ``maintenance`` is the last maintenance, if COMPACT or KEEP is
-    set. ``of_tables`` contains the counts of each of several tables, by name.
+    Times are in seconds since the epoch. ``last_commit``: when offsets were last committed. ``last_answer``: when Kafka
+    last returned a partition's end. ``consuming_since``: when consuming began or, until then, when the process began.
+    ``losses`` lists lost records with times, the latest last. ``last_batches`` begins with the latest batch.
+    ``replicas`` is the number of members that write this table, if known. ``programs`` are other programs that have had
+    partitions since ``programs_since``. ``maintenance`` is the last maintenance if COMPACT or KEEP is set.
+    ``of_tables`` contains the counts of each table by name, if there are several tables.
     """
 
     at: float = 0.0
@@ -135,7 +135,7 @@ class Counts:
 
     @property
     def lasting_programs(self) -> Sequence[str]:
-        """Other programs that have had partitions for longer than a rebalance."""
+        """The other programs that have had partitions for longer than a rebalance takes."""
         return self.programs if self.at - self.programs_since >= OUTAGE_SECONDS else ()
 
     @property
@@ -149,21 +149,21 @@ class Counts:
 
     @property
     def lag(self) -> int | None:
-        """The total lag of all assigned partitions; ``None`` if none is assigned, or a partition's lag is unknown."""
+        """The total lag of all assigned partitions; ``None`` without partitions, or if a partition's lag is unknown."""
         lags = [position.lag for position in self.positions.values()]
         known_lags = [lag for lag in lags if lag is not None]
         return sum(known_lags) if lags and len(known_lags) == len(lags) else None
 
 
 class Metrics:
-    """Counts the connector's work. ``registry`` has the retries and the times of steps, ``counts()`` the rest."""
+    """Counts the connector's work. ``registry`` contains retries and step times. ``counts()`` returns other counts."""
 
     def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
         self.table = ""  # set if there are several tables
         self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
-        self._all = self  # holds the counts, also those of the results of ``of_table``
+        self._all = self  # contains the counts, also for the results of ``of_table``
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
         new = partial(Counter, registry=self.registry)
@@ -182,7 +182,7 @@ class Metrics:
             self._steps.labels(step)
 
     def of_table(self, table: str) -> "Metrics":
-        """Returns the metrics for one of several tables: they add its name to waits and failed tries."""
+        """Returns the metrics for one of several tables. They add the table's name to waits and failed tries."""
         metrics = copy(self)
         metrics.table = table
         metrics.waits = self.waits.of_table(table, metrics.failed_try)
@@ -207,7 +207,7 @@ class Metrics:
             self._all._counts = replace(self._all._counts, totals=self._all._counts.totals + more)
 
     def consuming(self) -> None:
-        """Notes the start of consuming, from which on commits are expected."""
+        """Notes that consuming begins. From now on, commits are expected."""
         with self._lock:
             self._all._counts = replace(self._all._counts, consuming_since=self._clock())
 
@@ -221,11 +221,11 @@ class Metrics:
         self._add(Totals(pauses=1))
 
     def fenced(self) -> None:
-        """Counts a partition that another member writes now."""
+        """Counts a partition that another member has claimed."""
         self._add(Totals(fenced=1))
 
     def lost(self, what: str) -> None:
-        """Notes lost records: neither Kafka nor the table has them."""
+        """Notes lost records, which are neither in Kafka nor in the table."""
         with self._lock:
             losses = (*self._all._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._all._counts = replace(self._all._counts, losses=losses)
@@ -239,7 +239,7 @@ class Metrics:
             self._all._counts = replace(counts, replicas=latest, programs=programs, programs_since=since)
 
     def maintained(self, last: Maintenance, of_tables: Mapping[str, Maintenance] = MappingProxyType({})) -> None:
-        """Notes the last maintenance by any member: of the table, or of all tables and of each."""
+        """Notes the last maintenance by any member. ``of_tables`` contains the last maintenance of each table."""
         with self._lock:
             former = self._all._counts.of_tables
             new = {name: replace(former.get(name, Counts()), maintenance=each) for name, each in of_tables.items()}
@@ -248,7 +248,7 @@ class Metrics:
     # --- positions --------------------------------------------------------------------------------------------------
 
     def begins(self, tp: TopicPartition, offset: int) -> None:
-        """Notes that a partition is consumed from this offset on."""
+        """Notes that consuming a partition begins at this offset."""
         position = Position(offset, begun_at=self._clock())
         with self._lock:
             self._all._counts = replace(self._all._counts, positions={**self._all._counts.positions, tp: position})

@@ -1,4 +1,4 @@
-"""Serves probes, metrics and the pages of consoles over HTTP, and samples the running connector for them."""
+"""Serves probes, metrics and the pages of consoles over HTTP, and reads the connector's status every few seconds."""
 
 import logging
 import threading
@@ -22,23 +22,23 @@ from app.table.existing_table import TableLocation
 logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
-_SAMPLES_PER_QUERY = 2  # for end offsets, to Kafka; without an answer, each sample queries again
+_SAMPLES_PER_QUERY = 2  # Kafka is queried for end offsets at every second sample, or at each sample until it answers
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""Returns the partitions' end offsets; raises ``ConnectorError`` without an answer. See ``app.kafka.questions``."""
+"""Returns the end offsets of partitions. Raises ``ConnectorError`` if Kafka does not answer."""
 
 
 class Console(Protocol):
     """Shows the connector to users."""
 
     def open(self, pages: Pages) -> Pages:
-        """Returns its pages, together with those of the connector."""
+        """Returns the connector's ``pages`` and the pages of this console."""
 
     def sample(self, status: Status) -> None: ...
 
 
 class Monitor:
-    """Samples the connector. It has no thread before ``serve()``; ``live`` samples until ``started`` replaces it."""
+    """Samples the connector. ``serve()`` starts the threads. ``live`` returns the state until ``started`` is called."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Monitor:
         self.consoles: list[Console] = [resolve_name(each)(self._status, clock) for each in CONSOLES]
 
     def found(self, location: TableLocation) -> None:
-        """Shows this location from now on; the catalog's location may differ from the settings."""
+        """Shows this location from now on. The catalog's location may differ from the location in the settings."""
         self._located = location
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
-        """Opens the port, and answers on a thread; see ``AllowedHosts`` for ``allowed_hosts``.
+        """Opens the port, and answers requests on a separate thread. ``AllowedHosts`` describes ``allowed_hosts``.
 
         Raises:
             ConfigError: The port cannot be opened.
@@ -81,7 +81,7 @@ class Monitor:
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, live: Callable[[], Live], ends: Ends) -> None:
-        """Samples the running parts with ``live`` and the end offsets with ``ends``, now that consuming starts."""
+        """Notes that consuming begins. From now on, ``live`` returns the state, and ``ends`` returns end offsets."""
         self._live = live
         self._answered_at = self._clock()
         self._ends = ends
@@ -105,7 +105,7 @@ class Monitor:
         self._log_unanswered(status.live)
 
     def _log_unanswered(self, live: Live) -> None:
-        """Logs a missing answer once, because there is no error that other code would log."""
+        """Logs a missing answer once. No other code logs a missing answer, because no error is raised."""
         unanswered = {wait.doing: wait for wait in live.waits if wait.is_unanswered}
         for doing in unanswered.keys() - self._logged_unanswered:
             wait = unanswered[doing]

@@ -27,7 +27,7 @@ VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A suspended table: why, since when, and when it is opened again (both in seconds since the epoch)."""
+    """A suspended table. ``since`` is the start of the suspension, ``again_at`` its end (seconds since the epoch)."""
 
     trouble: Trouble
     since: float
@@ -37,24 +37,24 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """The state of consuming: single values, read without locks, because the consumer's thread continues meanwhile.
+    """The state of consuming. Values are read one by one without locks, because the consumer's thread must not wait.
 
     Attributes:
         assigned: Number of assigned partitions.
         tps: Assigned partitions whose names are known.
         unclaimed: Assigned partitions that wait for their claims.
-        fenced: Assigned partitions that this member must not write any more, with the reasons.
-        suspended: Suspended tables, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
-        left_out: Topics that exist and are not written, with the reasons.
+        fenced: Assigned partitions that this member must not write any more, and the reason of each.
+        suspended: Suspended tables by topic. The partitions of these tables are in ``tps``, and not in ``unclaimed``.
+        left_out: Topics that exist and are not written, and the reason of each.
         deleted: Topics that Kafka does not have.
         oldest: Time of the first record that is not in the lake, by partition, in seconds since the epoch.
         consumed: Number of messages consumed so far.
         due_in: Seconds until the next commit is due, negative if it is late; ``None`` before consuming begins.
-        held_bytes: Size of all records in Python.
+        held_bytes: Size of all records in Python's memory, in bytes.
         is_full: Whether the buffer has reached its limit.
         is_paused: Whether consuming is paused.
         is_stopping: Whether a stop was requested.
-        is_held_up: Whether the last flush failed, and its batches are not in the lake yet.
+        is_held_up: Whether the last flush failed, and the batches of this flush are not in the lake yet.
     """
 
     assigned: int = 0
@@ -87,15 +87,15 @@ STARTING: Final = Probe(ok=False, detail="starting")
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The running parts.
+    """The state of the running connector.
 
     Attributes:
-        ready: Whether records are consumed and written, or why not.
+        ready: Whether records are consumed and written. If not, ``detail`` contains the reason.
         consumption: The lane's state.
         buffer_limit: Limit of the buffer in bytes.
-        under_way: Number of batches begun and not in the lake yet.
+        under_way: Number of batches that have begun and are not in the lake yet.
         skipped: Number of bad records skipped since the process began.
-        waits: The present waits, the longest wait first.
+        waits: The present waits for other systems, the longest wait first.
         failure: The error that ends the process.
     """
 
@@ -116,8 +116,8 @@ class Status:
     """The connector at one moment.
 
     Attributes:
-        settings: For one of several tables, without COMPACT and KEEP, and ``input`` is the topic's name in Kafka.
-        located: The table's location, once it is known: the catalog's may differ from the settings.
+        settings: For one of several tables, COMPACT and KEEP are unset, and ``input`` is the topic's name in Kafka.
+        located: The table's location if known. The catalog's location may differ from the location in the settings.
     """
 
     settings: Settings
@@ -130,18 +130,18 @@ class Status:
         return self.located or self.settings.location
 
     def table_of(self, topic: str) -> str:
-        """Returns the name of the table of a topic, by the topic's name in Kafka."""
+        """Returns the name of a topic's table. ``topic`` is the topic's name in Kafka."""
         workspace = self.settings.workspace_id
         return self.settings.of_topic(topic.removeprefix(f"{workspace}-" if workspace else "")).table
 
     @property
     def compaction_seconds(self) -> float | None:
-        """Seconds between two compactions; ``None`` without COMPACT."""
+        """Seconds between two compactions; ``None`` if COMPACT is unset."""
         return self.settings.compact.period.total_seconds() if self.settings.compact else None
 
     @property
     def compacted_at(self) -> float | None:
-        """When the last compaction ended, but not before consuming began; ``None`` without COMPACT."""
+        """When the last compaction ended or, if that is later, when consuming began; ``None`` if COMPACT is unset."""
         if self.settings.compact is None:
             return None
         last = self.counts.maintenance
@@ -149,7 +149,7 @@ class Status:
 
 
 class Health:
-    """Checks whether the consumer's loop turns; ``loop_seconds`` limits one turn with its flush."""
+    """Checks whether the consumer's loop turns. One turn and its flush may last ``loop_seconds``."""
 
     def __init__(self, *, loop_seconds: float, clock: Callable[[], float]) -> None:
         self._loop_seconds = loop_seconds
@@ -166,7 +166,7 @@ class Health:
         self._last_turn = self._clock()
 
     def live(self) -> Probe:
-        """Answers OK while the process starts; afterwards while the loop turns and the JVM lives."""
+        """Returns OK while the process starts. After the start, returns OK while the loop turns and the JVM runs."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
         seconds = self._clock() - self._last_turn

@@ -1,7 +1,7 @@
 """Starts the Java process of Spark, connects PySpark to it, and logs its output.
 
-PySpark itself would use ``spark-submit``, which starts a Java process to calculate the command line of a second one.
-The second process would inherit our complete environment, including the store's keys.
+PySpark itself would use ``spark-submit``. That script starts one Java process only to calculate the command line of a
+second process. The second process would inherit the connector's complete environment, including the store's secrets.
 """
 
 import logging
@@ -37,7 +37,7 @@ START_HINT = (
     "and a temporary folder that can be written"
 )
 _SMALL_HEAP = ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB"
-# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of a JVM that Linux has killed.
+# Exit codes: of a JVM with ExitOnOutOfMemoryError, of Spark's error handler, and of a JVM that was killed.
 _WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, possibly because the container has too little memory"}
 RESTART_HINT = "The process ends so that its platform restarts it"
 EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
@@ -45,20 +45,20 @@ EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _HADOOP_USER = "connector"
-# With these variables PySpark would connect to a different Spark.
+# If these variables were set, PySpark would connect to a different Spark.
 _OTHER_SPARK = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
 START_SECONDS = 600.0  # on a machine under load, the start of Java takes minutes
 _ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-# Warnings of the virtual machine itself, also about unused classes of its archive.
+# Warnings of the virtual machine itself, for example about unused classes of its archive.
 _NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
-_UNCAUGHT = 'Exception in thread "main" '  # other threads may keep the process alive
+_UNCAUGHT = 'Exception in thread "main" '  # after this error, other threads may keep the process alive
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # the format of log4j2.properties
 
-# Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module.
-# Only machine learning uses it. Some Java builds lack it, and the option would disable parts of an archive.
+# Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module. Only
+# machine learning uses that module. Some Java builds lack it, and its option would disable parts of an archive.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -91,9 +91,9 @@ MODULE_OPTIONS = (
 JVM_OPTIONS = (
     # Otherwise the driver hangs after an out-of-memory error.
     "-XX:+ExitOnOutOfMemoryError",
-    # For a small heap on one or two cores, the threads of parallel collectors cost more than they save.
+    # With a small heap on one or two cores, the threads of a parallel collector cost more time than they save.
     "-XX:+UseSerialGC",
-    # The process keeps memory that it used once. Most rows are freed in a small young generation.
+    # Java keeps memory that it has used once. With a small young generation, most rows are freed early.
     "-Xms64m",
     "-Xmn32m",
     # Raises the threshold of the optimising compiler tenfold. With the default, Spark's start and first rows need 8
@@ -106,36 +106,36 @@ JVM_OPTIONS = (
 )
 
 
-# Saves a third of the start, and costs more for every row: for a Java process that writes few rows.
+# Saves a third of the start, but makes every row slower. Use this option if the process writes few rows.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(slots=True)
 class JavaProcess:
-    """A started Java process, the file to which it writes its port, and the uncaught error of its main thread."""
+    """A Java process. Java writes its port to ``address``. ``uncaught`` is the uncaught error of Java's main thread."""
 
     process: Popen[bytes]
     address: Path
     uncaught: str = ""
 
     def end(self, seconds: float | None = None) -> int:
-        """Closes Java's input so that it ends, and returns its exit code. By default it waits without limit."""
+        """Closes Java's input so that Java ends. Returns the exit code. By default, waits for the end without limit."""
         assert self.process.stdin is not None  # noqa: S101 - ``start_java`` requests it
         self.process.stdin.close()
         return self.process.wait(seconds)
 
 
 def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
-    """Starts Java. It ends when its standard input is closed, and on Linux also when this process ends or is killed.
+    """Starts Java. Java ends when its standard input is closed. On Linux, Java also ends when this process ends.
 
-    Its output is logged. ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's temporary files
-    and its address.
+    Java's output is logged. ``heap`` is a size such as ``1g``. ``scratch`` is a private folder for Java's temporary
+    files and for the file ``address``.
 
     Raises:
         ConfigError: Java cannot be run.
     """
     address = scratch / "gateway" / "address"
-    shutil.rmtree(address.parent, ignore_errors=True)  # of an earlier process
+    shutil.rmtree(address.parent, ignore_errors=True)  # from an earlier process
     address.parent.mkdir(mode=0o700, parents=True)
     command = [
         str(java.path),
@@ -144,13 +144,13 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
         *MODULE_OPTIONS,
         *JVM_OPTIONS,
         f"-Djava.io.tmpdir={scratch}",
-        "-Dspark.authenticate=true",  # clients of its ports need a secret, which Spark creates at each start
+        "-Dspark.authenticate=true",  # clients of Java's ports need a secret, which Spark creates at each start
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         *extra_options(),
         *options,
         _MAIN_CLASS,
     ]
-    # Without this address Spark would fail if the machine's own name has none.
+    # Without SPARK_LOCAL_IP, Spark would fail if the machine's own name has no address.
     environment = java_environment() | {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     started: Future[JavaProcess] = Future()
 
@@ -177,10 +177,10 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
 
 
 def connect(java: JavaProcess) -> Any:
-    """Waits until Java listens, and returns PySpark's gateway to it.
+    """Waits until Java listens, and returns PySpark's gateway to Java.
 
     Raises:
-        ConfigError, SparkLostError: Java has ended, see ``ended_at_start``, or does not listen in time.
+        ConfigError, SparkLostError: Java has ended (see ``ended_at_start``), or does not listen in time.
     """
     give_up = time.monotonic() + START_SECONDS
     while not java.address.exists():
@@ -198,7 +198,7 @@ def connect(java: JavaProcess) -> Any:
     shutil.rmtree(java.address.parent)
     for name in _OTHER_SPARK:
         os.environ.pop(name, None)
-    # PySpark reads these only from the environment. They are removed immediately, so no child process inherits them.
+    # PySpark reads port and secret only from the environment. No later child process must inherit the secret.
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
     try:
@@ -207,8 +207,8 @@ def connect(java: JavaProcess) -> Any:
         for name in address:
             del os.environ[name]
     gateway.proc = java.process
-    # Otherwise Hadoop would request the user's name from the system, and fail for a UID without one, as in containers.
-    # Users of Hadoop have no meaning here, because all files are in the scratch folder.
+    # Otherwise Hadoop would query the system for the user's name. In containers, a UID often has no name, and Hadoop
+    # fails. The user does not matter for Hadoop, because all files are in the scratch folder.
     users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
     users.setLoginUser(users.createRemoteUser(_HADOOP_USER))
     return gateway
@@ -219,16 +219,16 @@ def death(code: int) -> str:
 
 
 def ended_at_start(code: int) -> ConfigError | SparkLostError:
-    """Returns the error of a Java process that ended before Spark started. A restart helps if it was killed."""
+    """Returns the error of a Java process that ended before Spark started. If Java was killed, a restart helps."""
     if code < 0:
         return SparkLostError("starting Spark", death(code), RESTART_HINT)
     return ConfigError("starting Spark", f"Java ended with code {code}, see its output in the log above", START_HINT)
 
 
 def class_path() -> str:
-    """Returns Spark's jars in the order of Spark's script, without machine learning.
+    """Returns Spark's jars in the order of Spark's script, without the jar for machine learning.
 
-    With it, every session would search its jar for functions, which takes half of the start.
+    Otherwise each session would search that jar for functions, which takes half of the start's time.
     """
     jars = [jar for jar in sorted(JARS.glob("*.jar")) if not jar.name.startswith("spark-mllib_")]
     jars.sort(key=lambda jar: not jar.name.startswith("slf4j-api-"))
@@ -236,7 +236,7 @@ def class_path() -> str:
 
 
 def extra_options() -> list[str]:
-    """Reads Java's options from the environment.
+    """Returns further options of Java from the environment.
 
     Raises:
         ConfigError: a quote is not closed.
@@ -250,9 +250,9 @@ def extra_options() -> list[str]:
 
 @contextmanager
 def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator[JavaProcess]:
-    """Runs the sessions of this block in a separate Java process, in local mode. This process must not use another one.
+    """Runs a Java process for the Spark sessions of this block. No other Java process must be in use.
 
-    The arguments are those of ``start_java``.
+    ``start_java`` describes the arguments.
 
     Raises:
         ConfigError: no usable Java was found.
@@ -270,7 +270,7 @@ def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator
 
 
 def forget_java() -> None:
-    """Makes PySpark forget a Java process that has ended, so that it can use a new one."""
+    """Makes PySpark forget a Java process that has ended, so that PySpark can use a new process."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
 

@@ -1,4 +1,4 @@
-"""The configuration of Spark's session, a local file system without forks, Spark's errors, and names of columns."""
+"""Configures Spark's session and a local file system without forks. Formats Spark's errors and column names."""
 
 import os
 import tempfile
@@ -11,8 +11,8 @@ from pyspark.sql.functions import col
 
 from app.spark.options import size_checks
 
-# Hadoop's local file system forks a chmod for every new file and folder: 90 % of the time of a job with small files.
-# The scratch folder is private (0700) and only this process reads its files, so checksums are not needed either.
+# Hadoop's local file system starts the program chmod for every new file and folder. With small files, this takes 90 %
+# of a job's time. The scratch folder is private (0700), and only this process reads it. It needs no checksums.
 _FILE_SYSTEM_CLASS = "datalake.ScratchFileSystem"
 _FILE_SYSTEM_SOURCE = """
 package datalake;
@@ -33,9 +33,9 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 """
 
 _HADOOP_PREFIX = "spark.hadoop."
-COMMON_CONF: Final = {  # of all sessions
+COMMON_CONF: Final = {  # for all sessions
     "spark.ui.enabled": "false",
-    # The status store keeps finished jobs even without the UI. The jobs of months would fill the heap.
+    # Spark's status store keeps finished jobs even without the UI. After months, the jobs would fill the heap.
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "10",
@@ -56,32 +56,32 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.showConsoleProgress": "false",
-        # In the heap, the pages of a sort would move to the old generation, which the serial collector enlarges instead
-        # of collecting it. Outside the heap they are freed when the job ends.
+        # In the heap, a sort's pages would move to the old generation. The serial collector would enlarge the old
+        # generation instead of freeing the pages. Outside the heap, the pages are freed when the job ends.
         "spark.memory.offHeap.enabled": "true",
         "spark.memory.offHeap.size": f"{off_heap_mb}m",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.parquet.compression.codec": "uncompressed" if compression == "none" else compression,
-        # A staged file is one task. Several tasks would each write a file into every partition.
+        # A staged file is one task. With several tasks, each task would write a file into every partition.
         "spark.sql.files.maxPartitionBytes": "16g",
-        "spark.sql.files.minPartitionNum": "1",  # otherwise one for each core, if the file has enough row groups
+        "spark.sql.files.minPartitionNum": "1",  # otherwise one task for each core, if the file has enough row groups
         "spark.sql.files.openCostInBytes": "0",
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
-        # After each row. A staged file with a known largest row is checked less often.
+        # Checks the size after each row. If a staged file's largest row is known, the size is checked less often.
         **{f"{_HADOOP_PREFIX}{name}": rows for name, rows in size_checks(1).items()},
     }
 
 
 def use_scratch_file_system(session: Any) -> None:
-    """Compiles the file system above with Spark's own compiler, and makes Hadoop use it for ``file:`` paths."""
+    """Compiles ``_FILE_SYSTEM_SOURCE`` with Spark's compiler. Hadoop then uses this file system for ``file:`` paths."""
     jvm = session._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
-    # Only the settings above stay, because Parquet scans Hadoop's settings for every file, and every job copies them.
-    # The other thousand repeat defaults of the code, or are for unused services.
-    jvm.org.apache.hadoop.mapred.JobConf()  # the first instance adds defaults to every existing configuration
+    # Only the settings of this module remain, because Parquet scans all of Hadoop's settings for every file. The other
+    # thousand settings repeat defaults of the code, or are for unused services.
+    jvm.org.apache.hadoop.mapred.JobConf()  # the first JobConf adds defaults to every existing configuration
     hadoop.clear()
     for name, value in session.sparkContext.getConf().getAll():
         if name.startswith(_HADOOP_PREFIX):
@@ -92,12 +92,12 @@ def use_scratch_file_system(session: Any) -> None:
 
 
 def quoted(name: str) -> Column:
-    """Returns the column with this name, which may contain dots."""
+    """Returns the column with this name. The name may contain dots."""
     return col("`" + name.replace("`", "``") + "`")
 
 
 def reason_of(error: Exception) -> str:
-    """Returns the cause in one line: the original Java exception, without its stack."""
+    """Returns the error's cause in one line: the original Java exception, without the stack trace."""
     if isinstance(error, Py4JJavaError):
         cause: Any = error.java_exception
         while cause.getCause() is not None:
@@ -107,7 +107,7 @@ def reason_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str:
-    """Returns the remedy for an error of the temporary folder; empty for other errors."""
+    """Returns what to do about an error of the temporary folder; an empty text for other errors."""
     reason, folder = reason_of(error), tempfile.gettempdir()
     if "No space left on device" in reason:
         return (

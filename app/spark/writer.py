@@ -1,9 +1,9 @@
-"""Spark in local mode: the session's life and the partitioned write (step 3).
+"""Starts and ends Spark in local mode, and writes partitioned Parquet files (step 3).
 
-One thread makes all calls, because each Python thread that calls Spark keeps a JVM thread forever. Tables take turns on
-it, and each has one job at a time. py4j has no time-out, so the caller waits with a time limit, which begins with the
-job. A late job is cancelled: its table fails, and other tables continue. If the job does not end then, Java is killed,
-and the process ends.
+One thread makes all calls, because each Python thread that calls Spark keeps a JVM thread forever. The tables share
+this thread, and each table has one job at a time. py4j has no time limit. Therefore the caller limits the time of each
+job. A late job is cancelled: its table fails, and the other tables continue. If a cancelled job does not end, Java is
+killed, and the process ends.
 """
 
 import contextlib
@@ -47,14 +47,14 @@ class SparkWriter:
     """Writes staged batches as partitioned Parquet.
 
     Args:
-        scratch: Private folder of this process. Everything below it may be deleted.
-        job_seconds: Time limit of one Spark job, from its own start.
+        scratch: Private folder of this process. All files in the folder may be deleted.
+        job_seconds: Time limit of one Spark job in seconds, from the job's start.
 
     Attributes:
         is_up: Whether Spark has started.
-        versions: Text with the versions of Spark and Java; empty until Spark has started.
-        up: Completed when Spark has started.
-        lost: Receives the error once the JVM has died or hangs.
+        versions: The versions of Spark and Java as a text; empty until Spark has started.
+        up: Future that completes when Spark has started.
+        lost: Future that receives the error when the JVM has ended or hangs.
 
     Raises:
         ConfigError: SPARK_MASTER is a cluster.
@@ -86,33 +86,33 @@ class SparkWriter:
         self._writes = 0
 
     def start(self) -> Future[None]:
-        """Begins to start the JVM and to write a small batch, which warms it up and tests the scratch folder.
+        """Begins to start the JVM, and to write a small batch. This batch warms up Java, and tests the scratch folder.
 
-        The future, ``up``, fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
-        ``SparkLostError`` if Java is killed, crashes or does not start in time.
+        Returns the future ``up``. It fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
+        ``SparkLostError`` (Java is killed, crashes, or does not start in time).
         """
         self.up = self._thread.submit(self._start)
         return self.up
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM starts or runs, without calling it."""
+        """Whether the JVM is starting or running. The JVM is not called."""
         return not self.lost.done() and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
-        """Writes one Parquet file for each group of the staged batch to the new folder ``out``. Many need several jobs.
+        """Writes one Parquet file for each group of a batch into the new folder ``out``. Many groups need several jobs.
 
-        Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. Therefore the last
-        row groups contain all nulls, and readers skip the others by their bounds. The footers contain the batch's
-        offsets, see ``app.spark.batch_offsets``.
+        Rows are in ascending order of the sort column. NaN follows all numbers, and nulls are last. Therefore only the
+        last row groups contain nulls, and readers skip other row groups by their bounds. The files' footers contain the
+        batch's offsets; see ``app.spark.batch_offsets``.
 
         Raises:
-            SparkLostError: the JVM died, or a late job does not end.
-            RetryableError: a job was late.
-            FatalError: Spark refused the batch, the disk is full, or the files do not contain the staged rows.
+            SparkLostError: The JVM ended, or a late job does not end.
+            RetryableError: A job was late.
+            FatalError: Spark refused the batch, the disk is full, or the files do not contain all staged rows.
         """
         files: list[DataFile] = []
         numbers = range(len(staged.groups))
@@ -121,7 +121,7 @@ class SparkWriter:
         return files
 
     def close(self) -> None:
-        """Kills the JVM. Its files are only in the scratch folder, which is deleted."""
+        """Kills the JVM. The JVM's files are only in the scratch folder, which is deleted."""
         self._closing.set()
         if self._process is not None:
             self._process.kill()
@@ -180,11 +180,11 @@ class SparkWriter:
         return ConfigError("starting Spark", reason_of(error), hint_of(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
-        if SparkContext._gateway is None:  # PySpark uses at most one Java process in the life of a Python process
+        if SparkContext._gateway is None:  # PySpark uses at most one Java process for each Python process
             started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
-            # Set before a session writes into the scratch folder, so that close() can end it.
+            # Set before a session writes into the scratch folder, so that close() can end Java.
             self._process = started.process
-            if self._closing.is_set():  # close() was called before there was a process
+            if self._closing.is_set():  # close() was called before the process existed
                 self._process.kill()
             SparkContext._ensure_initialized(gateway=connect(started))
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
@@ -206,7 +206,7 @@ class SparkWriter:
         staged.path.unlink()
 
     def write_job(self, staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
-        """Writes the files of these groups; for Spark's thread."""
+        """Writes the files of these groups. Only Spark's thread calls this method."""
         frame = self._read(staged.path)
         if len(numbers) < len(staged.groups):
             frame = frame.where(quoted(staged.group_column).between(numbers[0], numbers[-1]))
@@ -215,8 +215,8 @@ class SparkWriter:
             metadata = as_column_metadata(staged.offsets)
             # withMetadata() would read a dot in the name as a field of a struct.
             frame = frame.withColumn(first, quoted(first).alias(first, metadata=metadata))
-        # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips
-        # the sort if rows are already in that order. A second key would disable its radix sort.
+        # Spark's sort by the group column is stable, so the rows of each file keep their order of arrival. Spark skips
+        # the sort if rows are already in order. A second sort column would disable Spark's radix sort.
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         context = self._session.sparkContext
@@ -230,17 +230,17 @@ class SparkWriter:
             raise
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
-            gc.collect(1)  # frees py4j's cyclic objects, and the Java objects in them; few rows cause no collection
+            gc.collect(1)  # frees py4j's cyclic objects, and their Java objects; few rows cause no collection
         return _collect(staged, numbers, out)
 
     def cancel_job(self, out: Path) -> None:
         self._session.sparkContext.cancelJobGroup(str(out))
 
     def _read(self, path: Path) -> DataFrame:
-        """Reads a staged file as one task."""
+        """Returns the rows of a staged file, which Spark reads as one task."""
         reader = self._session.read
-        # With a schema, Spark needs no job for each batch that would read it from the file's footer. PySpark has no
-        # type for uint64, so Spark then reads the footer, and uses decimal(20, 0).
+        # Without a schema, Spark would start a job for each batch to read the schema from the file's footer. PySpark
+        # has no type for uint64. Spark then reads the footer, and uses decimal(20, 0).
         with contextlib.suppress(PySparkTypeError):
             reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
@@ -249,7 +249,7 @@ class SparkWriter:
         self._declare_lost("running Spark", death(process.wait()))
 
     def _has_ended(self) -> bool:
-        """Whether the JVM has ended. Its connections break some moments before the system reports it."""
+        """Whether the JVM has ended. Waits, because connections break some moments before the end is reported."""
         try:
             return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
         except TimeoutExpired:
@@ -259,7 +259,7 @@ class SparkWriter:
         error = SparkLostError(doing, cause, RESTART_HINT)
         if self._closing.is_set():
             return error
-        with contextlib.suppress(InvalidStateError):  # another thread has already set it
+        with contextlib.suppress(InvalidStateError):  # another thread has already set the error
             self.lost.set_result(error)
         if self._process is not None:
             self._process.kill()
@@ -267,7 +267,7 @@ class SparkWriter:
 
 
 def _collect(staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
-    """Returns the written files in the order of their groups, and checks their numbers of rows."""
+    """Returns the written files in the order of their groups. Checks the number of rows in each file."""
     files = []
     for index, file in zip(numbers, staged.groups[numbers.start : numbers.stop], strict=True):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))

@@ -1,5 +1,5 @@
-"""A sink and callbacks for quixstreams' application, if ``transform()`` needs the loop of quixstreams.
+"""The sink and the callbacks for the quixstreams application, which runs if ``transform()`` needs quixstreams' loop.
 
-Public names of quixstreams are enough. Six functions are replaced: ``row_deserialize`` of topics, ``commit`` of the
-consumer, ``poll`` and ``flush`` of the producer, ``dataframe`` and ``run`` of the application.
+This package uses only public names of quixstreams. It replaces six functions: ``row_deserialize`` of topics, ``commit``
+of the consumer, ``poll`` and ``flush`` of the producer, ``dataframe`` and ``run`` of the application.
 """

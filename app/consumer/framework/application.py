@@ -34,7 +34,7 @@ _TICK_MS = 1_000
 
 
 class Callbacks:
-    """Passes the callbacks of the application to the sink. The sink is created after ``transform()`` was called.
+    """Passes the application's callbacks to the sink. The sink is created later, after ``transform()`` was called.
 
     ``is_kafka_there`` is true if a broker is connected according to the last statistics. ``assigned`` is the number of
     assigned partitions, including partitions of changelogs. ``on_tick`` sets ``assignment``.
@@ -50,7 +50,7 @@ class Callbacks:
         self.assignment: Collection[TopicPartition] = ()
 
     def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns arguments of the application. ``of_consumer`` contains further properties of the consumer."""
+        """Returns the application's arguments. ``of_consumer`` contains further properties of the consumer."""
         return {
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,

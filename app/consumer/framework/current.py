@@ -1,4 +1,4 @@
-"""The present message, thread and next flush of quixstreams, because quixstreams does not report them to a sink."""
+"""Observes the present message, thread and next flush of quixstreams, which quixstreams does not report to a sink."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from app.timings import Timings
 
 
 class CurrentMessage:
-    """The message of the input topic that is processed now. ``size`` is the bytes of value, key and headers.
+    """The message of the input topic that is processed now. ``size`` is the size of value, key and headers in bytes.
 
     Messages with several records (``holds_several``) are not kept. Messages of more than ``most_bytes`` are refused.
     """
@@ -60,10 +60,10 @@ def _before(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> 
 
 
 class Due:
-    """The times when quixstreams and the sink must flush. For the consumer's thread; any thread may read ``seconds``.
+    """When quixstreams and the sink must flush. Only the consumer's thread calls methods; any thread reads ``seconds``.
 
-    ``commit_interval`` is the commit interval of quixstreams in seconds. quixstreams flushes at ``flush_at`` or
-    earlier; ``None`` without records. The sink flushes bad records at ``keep_until``; 0 without bad records.
+    ``commit_interval`` is the commit interval of quixstreams in seconds. quixstreams flushes at ``flush_at`` (``None``
+    without records) or earlier. The sink flushes bad records at ``keep_until`` (0 without bad records).
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:
@@ -87,7 +87,7 @@ class Due:
         return None if self.flush_at is None else self.flush_at - self.timings.clock()
 
     def expect_flush(self) -> None:
-        """Note that quixstreams has offsets to commit."""
+        """Note that quixstreams has offsets to commit. A flush must follow."""
         if self.flush_at is None:
             self.flush_at = self.timings.clock() + self._commit_interval
 
@@ -96,13 +96,13 @@ class Due:
         self.keep_until = self.keep_until or self.timings.clock() + self._commit_interval
 
     def flushed(self, *, keeps_bad_records: bool = False) -> None:
-        """Note that no flush is due. Bad records that could not be flushed are flushed later."""
+        """Note that no flush is due. If ``keeps_bad_records``, bad records are still waiting, and are flushed later."""
         self.flush_at = None
         self.keep_until = self.timings.clock() + self._commit_interval if keeps_bad_records else 0.0
 
     @property
     def has_bad_records(self) -> bool:
-        """Whether bad records have waited for the commit interval."""
+        """Whether bad records have waited as long as the commit interval."""
         return bool(self.keep_until) and self.timings.clock() >= self.keep_until
 
 

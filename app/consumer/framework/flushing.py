@@ -1,7 +1,7 @@
 """Writes processed records to the lake and the log. The first flush after a rebalance begins an assignment.
 
 After an assignment, quixstreams begins at the group's offset, and does not report the assignment to the sink. Therefore
-the first flush claims the partitions of the processed messages, and drops rows that the log already contains.
+the first flush claims the partitions of the processed messages. It drops rows that are already in the lake.
 """
 
 import logging
@@ -20,11 +20,11 @@ _CLAIM_LOOK_SECONDS = 0.05
 
 
 class HeldUpError(Exception):
-    """At present, the processed records cannot be written to lake and log."""
+    """The processed records cannot be written to the lake and the log at present."""
 
 
 class Flushing:
-    """Writes processed records. For one thread at a time. ``commit`` is the marked ``commit`` of quixstreams' consumer.
+    """Writes processed records, on one thread at a time. ``commit`` is the marked ``commit`` of quixstreams' consumer.
 
     ``is_outdated``: Kafka may have replaced the assignment. ``went_back``: quixstreams went back to its last commit
     without a flush. Both attributes are needed, because a rebalance may happen before or after quixstreams goes back.
@@ -40,7 +40,7 @@ class Flushing:
         self._continued: frozenset[TopicPartition] = frozenset()  # partitions of the former assignment
 
     def hand_over(self, processed: Processed, *, may_claim: bool) -> None:
-        """Pass records that can be written to the pipeline. If ``may_claim``, claim partitions if needed."""
+        """Pass records to the pipeline if they can be written. With ``may_claim``, first claim partitions."""
         if error := self._member.group.watch.take_found():
             raise error
         self._flow.raise_failure()
@@ -101,12 +101,12 @@ class Flushing:
         return frozenset(assignment.partitions if assignment and not self.is_outdated and not self.went_back else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
-        """Whether some waiting records must not be written by the present assignment."""
+        """Whether the present assignment must not write some of the waiting records."""
         assignment = self._member.assignment
         return bool(assignment and assignment.unclaimed) or not processed.news <= self._tps()
 
     def _begin(self, processed: Processed) -> None:
-        """Begin an assignment of the former partitions, whose records are in the lake, and of those with news."""
+        """Begin an assignment of the former partitions, which are in the lake, and of partitions with records."""
         tps = sorted(processed.news | self._tps())
         former = self._member.assignment
         self._continued = frozenset(former.partitions if former and not self.went_back else ())
@@ -114,10 +114,10 @@ class Flushing:
         self._member.begin(tps)
 
     def _begin_claimed(self, processed: Processed) -> None:
-        """For newly claimed partitions, drop the rows that the log already contains."""
+        """Drop the rows of newly claimed partitions that are in the lake according to the log."""
         assignment = self._member.assignment
         claims = assignment.new_claims() if assignment else []
-        # A partition that continues reads no record again, although the log is ahead of the partition's offset.
+        # A partition of the former assignment continues. Its records are not read again, although the log is ahead.
         log_starts([claim for claim in claims if claim.start.is_loss or claim.tp not in self._continued], self._metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:

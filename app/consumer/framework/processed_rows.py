@@ -1,4 +1,4 @@
-"""Keeps rows and bad records of processed messages until these records are in the lake, for each partition."""
+"""Keeps the rows and bad records of processed messages, for each partition, until these records are in the lake."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -14,16 +14,16 @@ from app.model import Rejected, Row, TopicPartition
 class Waiting:
     """The processed records of a partition since the last flush.
 
-    To go back, quixstreams seeks the first deserialized message after the last flush. It does not seek earlier messages
-    that could not be deserialized. Therefore dead letters of earlier messages are kept until they are in the lake.
-    quixstreams may go back to any offset, so this class keeps several positions.
+    To go back, quixstreams seeks the first deserialized message after the last flush. It does not return to earlier
+    messages that could not be deserialized. Therefore the dead letters of these messages are kept until they are in the
+    lake. quixstreams may go back to any offset, so this class keeps several positions.
 
     Attributes:
         rows: Rows in the order of ``transform()``. A lookup may return a row late, after rows with higher offsets.
         rejected: Bad records that the pipeline has not received, in the order of offsets.
         processed: Offset of the last processed message; -1 if unknown.
         first: Offset to which quixstreams goes back; ``None`` if no message was processed.
-        uncommitted: The age of the first record that is not in the lake.
+        uncommitted: Calculates the age of the first record that is not in the lake.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Waiting:
 
     @property
     def has_news(self) -> bool:
-        """Whether the pipeline has not received all records, or the offset of the last processed message."""
+        """Whether a record, or the offset of the last processed message, was not passed to the pipeline yet."""
         return self.has_records or self.processed > self._sealed_to
 
     @property
     def has_records(self) -> bool:
-        """Whether the pipeline has not received all rows and bad records."""
+        """Whether some rows or bad records were not passed to the pipeline yet."""
         return bool(self.rows or self.rejected)
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Waiting:
         self.uncommitted.committed(self.processed + 1, is_all=True)
 
     def unsealed(self) -> None:
-        """Note that the bad records of the pipeline are not in the lake, and that quixstreams does not go back."""
+        """Note that the pipeline's bad records are not in the lake, although quixstreams does not go back."""
         self.rejected, self._sealed, self._sealed_to = self._sealed + self.rejected, [], -1
 
     def rewound(self) -> "Waiting | None":
@@ -132,10 +132,10 @@ class Waiting:
 
 
 class Processed:
-    """Rows and bad records of all partitions. For one thread; any thread may read the properties.
+    """Rows and bad records of all partitions. One thread calls methods. Any thread may read the properties.
 
-    ``row_bytes`` is the size of rows that the pipeline has not received. ``kept_bytes`` is the size of bad records that
-    are not in the lake.
+    ``row_bytes`` is the size of the rows that the pipeline has not received. ``kept_bytes`` is the size of the bad
+    records that are not in the lake.
     """
 
     def __init__(self, current: CurrentMessage) -> None:
@@ -171,7 +171,7 @@ class Processed:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, row: Row) -> None:
-        """Keep a copy of a row, and its message if known. Raises ``NotARowError`` if the row has too many levels."""
+        """Keep a copy of a row, and the row's message if known. Raises ``NotARowError`` for too many levels."""
         try:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:
@@ -199,7 +199,7 @@ class Processed:
     # --- to the lake ------------------------------------------------------------------------------------------------
 
     def hand_over(self, assignment: Assignment) -> None:
-        """Pass the records that the pipeline has not received to the assignment. All its partitions are claimed."""
+        """Pass all records that the pipeline has not received to the assignment, whose partitions are all claimed."""
         pieces = [self.by_tp[tp].take_out(tp) for tp in self.news if tp in assignment.partitions]
         if pieces:
             size, self.row_bytes = self.row_bytes, 0

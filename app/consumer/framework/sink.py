@@ -1,14 +1,14 @@
 """The sink of the framework's lane. It collects rows, and writes them to lake and log before quixstreams commits.
 
-Kafka's offset is never higher than the log's end, because quixstreams commits after ``flush()`` has returned.
+The offset in Kafka is never higher than the end in the log, because quixstreams commits after ``flush()`` has returned.
 
 If a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` requests no pause,
 because a pause that is longer than a rebalance would never end. In two situations, a failed flush raises a plain error:
 
 - While Kafka revokes partitions, a pause must not begin. The flush of a revocation runs on a thread of quixstreams, and
   removes all waiting records.
-- While quixstreams aligns topics by time (for a join), it would drop fetched messages, and seek only partitions with
-  processed messages. It would skip records of other partitions, and wait for topics without new records.
+- While quixstreams aligns topics by time (for a join), a pause would drop fetched messages, and seek only partitions
+  with processed messages. quixstreams would skip other partitions' records, and wait for topics without new records.
 """
 
 import logging
@@ -35,7 +35,7 @@ _LOOK_EVERY = 64  # messages
 
 
 class RowSink(BaseSink):
-    """See the module's docstring. Only the consumer's thread calls methods, except for the flush of a revocation.
+    """The sink. The module's docstring describes it. Only the consumer's thread calls methods, except at a revocation.
 
     Args:
         on_start: Function that is called when quixstreams runs, after quixstreams has set its signal handlers.
@@ -191,8 +191,8 @@ class RowSink(BaseSink):
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         """Keep a record that cannot become a row for the dead letter, and remove the record's rows.
 
-        A message that was not deserialized (``is_deserialized``) has no record. Raises ``DataError`` if
-        ``ON_BAD_RECORD`` is ``fail``. If possible, earlier records are written to the lake before that.
+        A message that was not deserialized (``is_deserialized``) has no record. If ``ON_BAD_RECORD`` is ``fail``, the
+        method first writes earlier records to the lake if possible, and then raises ``DataError``.
         """
         rejected = refusal.rejected
         waiting = self._waiting_of(rejected.tp)
@@ -292,7 +292,7 @@ class RowSink(BaseSink):
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has abandoned the flush of a revocation, for example after a freeze."""
+        """End the process if quixstreams abandoned a revocation's flush, for example because the process was frozen."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
             raise RetryableError("consuming", cause, "The next start continues from the journal")
@@ -325,7 +325,7 @@ class RowSink(BaseSink):
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:
-        """Flush the records before a bad record that ends the process. The next start ends at the same bad record."""
+        """Flush the records that precede the bad record. The process then ends. The next start ends at this record."""
         try:
             self._flush()
         except (ConnectorError, HeldUpError) as error:
