@@ -42,7 +42,7 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
 
 def about(value: object, after: str, before: str = "", show: Callable[[Any], str] = shown) -> Reason:
-    """Returns a reason: ``before``, the value's type, ``after``. In ``whole``, the value replaces the type."""
+    """Returns a reason: ``before``, the value's type, ``after``. The dead letter quotes the value itself."""
     return Reason(before).also(f"a value of type {type(value).__name__}", show(value)).also(after)
 
 

@@ -196,7 +196,7 @@ class Beginnings:
         return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
-        """Whether the group's offset takes precedence. Each new value of the setting is effective only once."""
+        """Whether the group's offset counts. Each new value of the setting is effective only once."""
         return bool(self.follow_offsets) and (former is None or self.follow_offsets not in former.followed)
 
     def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:

@@ -135,7 +135,7 @@ class Counts:
 
     @property
     def lasting_programs(self) -> Sequence[str]:
-        """The other programs that have had partitions for longer than a rebalance takes."""
+        """The other programs that have had partitions for longer than a rebalance."""
         return self.programs if self.at - self.programs_since >= OUTAGE_SECONDS else ()
 
     @property
