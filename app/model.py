@@ -162,7 +162,7 @@ class RegisteredSchema:
     """A schema of a registry.
 
     ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``. The texts of ``PROTOBUF`` are descriptors in base64 where possible.
-    ``references`` are the schemas that ``text`` refers to by ``names``. Each follows the schemas that it refers to.
+    ``references`` are the schemas that ``text`` refers to by ``names``; a schema comes after its own references.
     """
 
     kind: str

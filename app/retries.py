@@ -173,7 +173,7 @@ class Waits:
 
     @contextmanager
     def answer(self, request: Request) -> Iterator[None]:
-        """Sets the request's system on errors in the block. If the block exceeds ``patience``, ``current`` lists it.
+        """Adds the request's system to errors of the block. If the block exceeds ``patience``, ``current`` lists it.
 
         If a system hangs, clients return no error for minutes, because they wait for each answer, and repeat the
         request. An inner block replaces the outer block.

@@ -63,7 +63,7 @@ class Catalog(Protocol):
         return False
 
     def close(self, seconds: float) -> None:  # noqa: ARG002
-        """Ends other work than registrations, within ``seconds``."""
+        """Ends background work, such as notifications to readers, within ``seconds``."""
         return
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:

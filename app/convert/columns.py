@@ -59,7 +59,7 @@ def _is_deep(values: Iterable[Any]) -> bool:
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
     """Whether Arrow would create too many empty cells. In Arrow, each struct has a cell for each field of all structs.
 
-    The fields of records are columns. Columns always have a cell for each record, and are not counted here.
+    With ``are_records``, cells of the records' own fields do not count, because columns always have these cells.
     """
     unchecked = [(values, len(values))]
     while unchecked:

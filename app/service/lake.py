@@ -70,7 +70,7 @@ def new_location(settings: Settings, store: ObjectStore, table: CatalogTable | N
 
 
 def new_catalog(settings: Settings, store: ObjectStore, *, announces: bool = False) -> Catalog | None:
-    """Create the catalog of the settings, without a request. ``announces``: the catalog notifies readers of files."""
+    """Create the catalog of the settings, without a request. ``announces``: it reports new files to readers."""
     if (target := settings.catalog) is None:
         return None
     new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)

@@ -57,8 +57,8 @@ class ConditionalWriter(Generic[_Body]):
     An answer may be lost after a success, and an SDK may send a request twice. Therefore the writer reads the object
     after every answer except success. If the object has our body, the write succeeded.
 
-    ``_put`` replaces a version by a body. It may raise ``ChangedError`` and ``NoConditionsError``. ``_find`` reads an
-    object and compares the object with a body. It returns ``None`` if the object does not exist.
+    ``_put`` writes a body in place of a version. It may raise ``ChangedError`` and ``NoConditionsError``. ``_find``
+    reads an object and compares the object with a body. It returns ``None`` if the object does not exist.
     """
 
     _uri: str

@@ -65,7 +65,7 @@ class LiveFile:
         key: The file's object key in the store.
         group: The id of the partition spec, and the partition values. Only files of one group are merged.
         has_deletes: Whether a delete file deletes some of the rows.
-        times: The time of the partition (year, month, day, hour). The flag is true for text columns, false for UTC.
+        times: The time of the partition (year, month, day, hour). The flag: local time (text columns), not UTC.
     """
 
     key: str
