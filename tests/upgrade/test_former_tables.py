@@ -121,15 +121,15 @@ def test_a_document_of_a_later_version_ends_the_start_and_nothing_is_written(
 def test_an_iceberg_table_is_continued(
     former: Callable[..., Former], iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio
 ) -> None:
-    store = s3_store(s3_server, BUCKET)
-    table = former("iceberg", **ICEBERG, **store, CATALOG_URL=iceberg_catalog.url)
+    table = former("iceberg", **ICEBERG, **s3_store(s3_server, BUCKET), CATALOG_URL=iceberg_catalog.url)
     lake = table.scenario.folder / "lake"
     client = s3_server.client()
-    client.create_bucket(Bucket=BUCKET)
+    if BUCKET not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
+        client.create_bucket(Bucket=BUCKET)
     for path in filter(Path.is_file, lake.rglob("*")):
         client.upload_file(str(path), BUCKET, path.relative_to(lake).as_posix())
     catalog = pyiceberg_catalog(iceberg_catalog)
-    catalog.create_namespace(NAMESPACE)
+    catalog.create_namespace_if_not_exists(NAMESPACE)
     newest = max((lake / "data" / table.scenario.topic / "metadata").glob("*.metadata.json"))
     uri = f"s3://{BUCKET}/{newest.relative_to(lake).as_posix()}"
     known = catalog.register_table((NAMESPACE, table.scenario.topic), uri)
