@@ -277,7 +277,7 @@ class _Conversion:
                 self._rescue(name, row, value, why)
 
     def _rescue(self, name: str, row: int, value: Any, why: str | Reason, *, is_of_kafka: bool = False) -> None:
-        """Rescues a value. Metadata of Kafka receives a name that no field of the record has."""
+        """Rescues a value. If a field has the name of Kafka metadata, the metadata gets another one."""
         so_far = self._rescued.get(name)
         if so_far:
             self._rescued[name] = Rescue(so_far.count + 1, so_far.example)

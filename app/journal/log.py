@@ -61,7 +61,7 @@ class Progress(Stored):
 
     @property
     def batch_offsets(self) -> range:
-        """The partition's offsets in the pending batch. If the batch contains only late records, the range is empty."""
+        """The partition's offsets in the pending batch. If the batch ends at or before ``end``, the range is empty."""
         if self.first is None or self.to is None or self.to <= self.end:
             return range(0)
         return range(self.first, self.to + 1)

@@ -21,7 +21,7 @@ _ANY = (
 class _Kind(NamedTuple):
     """One kind of error: the words of its message in lower case, the advice, and whether only new settings help.
 
-    If ``is_refusal`` is ``None``, the code of the error decides.
+    If ``is_refusal`` is ``None``, the error's code shows whether only new settings help.
     """
 
     words: tuple[str, ...]

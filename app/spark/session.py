@@ -1,4 +1,4 @@
-"""Configures Spark's session and a local file system without forks. Formats Spark's errors and column names."""
+"""Configures Spark's session and a local file system without `chmod`. Formats Spark's errors and column names."""
 
 import os
 import tempfile

@@ -49,7 +49,7 @@ class Waiting:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def is_repeated(self, offset: int) -> bool:
-        """Whether the record with this offset is already in the lake. The first later record ends the repetition."""
+        """Whether the record with this offset is already in the lake. After the first new record: false."""
         if offset <= self._replayed_to:
             return True
         self._replayed_to = -1

@@ -192,7 +192,7 @@ class PlainLoop:
         return taken
 
     def _failed(self, failed: Sequence[Any], unfinished: Set[TopicPartition]) -> None:
-        """Raise the messages' errors, or skip the messages. ``unfinished`` partitions first read messages again."""
+        """Raise the messages' errors, or skip the messages. ``unfinished`` partitions are not skipped: they reread."""
         ignored = {*unfinished}  # the client repeats an error
         for message in failed:
             failure, topic = KafkaConsumerException(error=message.error()), message.topic()
