@@ -1,4 +1,4 @@
-"""The sink after ``transform()`` in quixstreams. It collects rows, and writes them to lake and log before quixstreams commits.
+"""The sink after ``transform()``. It collects rows, and writes them to lake and log before quixstreams commits.
 
 The offset in Kafka is never higher than the end in the log, because quixstreams commits after ``flush()`` has returned.
 
