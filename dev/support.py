@@ -25,8 +25,8 @@ def table() -> str:
 
 def _rows() -> list[tuple[str, str, str]]:
     oldest = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
-    matrix = re.search(r'python: \["(.+)"\]', (REPO / ".github" / "workflows" / "ci.yml").read_text())
-    others = [version for version in (matrix[1] if matrix else "").split('", "') if version != oldest]
+    [matrix] = re.findall(r'python: \["(.+)"\]', (REPO / ".github" / "workflows" / "ci.yml").read_text())
+    others = [version for version in matrix.split('", "') if version != oldest]
     return [
         ("Kafka", KAFKA_VERSION, EACH_CHANGE),
         ("Redpanda", "", f"{NOT_TRIED}: no package installs it without Docker"),

@@ -1,8 +1,15 @@
 """Address and credentials of each kind of store. The module imports no SDK, because settings are read first."""
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+
+
+def is_aws_address(endpoint_url: str) -> bool:
+    """Whether this is one of Amazon's public or private (VPC) addresses."""
+    return (urlsplit(endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,12 @@ class S3Target:
     def uri(self) -> str:
         """``s3://bucket`` for any endpoint, because readers and the catalog expect this address of every S3 store."""
         return f"s3://{self.bucket}"
+
+    @property
+    def token_service(self) -> str | None:
+        """Address of the service for a role's keys, for other stores than AWS that of the store. ``None``: AWS's."""
+        is_aws = self.endpoint_url is None or is_aws_address(self.endpoint_url)
+        return os.environ.get("AWS_ENDPOINT_URL_STS") or (None if is_aws else self.endpoint_url)
 
 
 @dataclass(frozen=True, slots=True)

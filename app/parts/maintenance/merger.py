@@ -1,6 +1,5 @@
 """Merges files of a folder: writes the merged file, adds this file to the table, and removes the input files."""
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -289,12 +289,13 @@ def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
         "session.token": target.session_token,
     }
     if target.role_arn:
+        token_service = urlsplit(target.token_service or "").netloc  # Hadoop adds https://, and needs both or neither
         values |= {
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider",
             "assumed.role.arn": target.role_arn,
             "assumed.role.external.id": target.role_external_id,
             "assumed.role.session.name": target.role_session,
-            "assumed.role.sts.endpoint": os.environ.get("AWS_ENDPOINT_URL_STS"),
-            "assumed.role.sts.endpoint.region": target.region,
+            "assumed.role.sts.endpoint": token_service,
+            "assumed.role.sts.endpoint.region": token_service and target.region,
         }
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in values.items() if value}

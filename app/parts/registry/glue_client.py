@@ -17,8 +17,8 @@ from app.catalog.base import NotTakenError
 from app.errors import FatalError, RetryableError, one_line
 from app.parts.http.rest_client import Answer
 from app.parts.registry.schema_registry import SERVICE
-from app.storage.s3.client import is_aws_address
 from app.storage.s3.errors import error_code, status_of
+from app.storage.targets import is_aws_address
 
 Keys = tuple[str | None, str | None, str | None]
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 1})

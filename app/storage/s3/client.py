@@ -1,12 +1,10 @@
 """Creates the boto3 client for a bucket, with credentials, time-outs, retries, connections and checksums."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -16,7 +14,7 @@ from botocore.exceptions import IncompleteReadError
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.targets import S3Target
+from app.storage.targets import S3Target, is_aws_address
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -85,28 +83,17 @@ def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
 
 
 def _session(target: S3Target) -> boto3.session.Session:
-    """Creates a session for the bucket's region. The token service of a role uses the same region.
-
-    botocore uses ``AWS_ENDPOINT_URL`` as the address of all services. Other stores provide buckets and the token
-    service at one address. AWS uses different addresses, so an address of AWS is left out.
-    """
+    """Creates a session for the bucket's region. An address of AWS in ``endpoint_url`` is only used for S3."""
     core = botocore.session.Session()
-    is_aws = target.endpoint_url and is_aws_address(target.endpoint_url)
-    token_service = os.environ.get("AWS_ENDPOINT_URL_STS") or (None if is_aws else target.endpoint_url)
-    if is_aws and not token_service:
+    if target.endpoint_url and not target.token_service:
         core.set_config_variable("ignore_configured_endpoint_urls", True)
     if target.access_key and target.secret_key:
         core.set_credentials(target.access_key, target.secret_key, target.session_token)
     if target.role_arn and (login := core.get_credentials()):
-        new_client = partial(core.create_client, region_name=target.region, endpoint_url=token_service)
+        new_client = partial(core.create_client, region_name=target.region, endpoint_url=target.token_service)
         options = {"RoleSessionName": target.role_session}
         if target.role_external_id:
             options["ExternalId"] = target.role_external_id
         fetcher = AssumeRoleCredentialFetcher(new_client, login, target.role_arn, options)
         vars(core)["_credentials"] = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return boto3.session.Session(botocore_session=core, region_name=target.region)
-
-
-def is_aws_address(endpoint_url: str) -> bool:
-    """Whether this is one of Amazon's public or private (VPC) addresses."""
-    return (urlsplit(endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))

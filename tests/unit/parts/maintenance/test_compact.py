@@ -453,5 +453,7 @@ def test_executors_get_the_keys_that_the_settings_have(tmp_path: Path) -> None:
         "spark.hadoop.fs.s3a.access.key": "id",
         "spark.hadoop.fs.s3a.secret.key": "secret",
     }
+    role = access_of_executors(load(S3_ROLE_ARN="arn:aws:iam::123456789012:role/lake").storage)
+    assert not [name for name in role if ".sts." in name], "Hadoop refuses the region without the address"
     folder = load(BROKER_ALONE, STORAGE_URL=f"file://{tmp_path}").storage
     assert (uri_for_executors(folder), access_of_executors(folder)) == (f"file://{tmp_path}", {})
