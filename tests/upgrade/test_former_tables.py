@@ -43,12 +43,12 @@ def former(archive: Path, kafka: Broker, tmp_path: Path) -> Iterator[Callable[..
         (tmp_path / name).rename(tmp_path / "lake")
         scenario = Scenario(kafka, tmp_path, topic=described["topic"], group=described["group"])
         kafka.produce(scenario.topic, ((None, text, None, 0) for text in described["values"]))
-        documents = (tmp_path / "lake" / "data").glob(f"*/_journal/{scenario.group}/**/*.json")
-        for path in documents:  # a folder's record of a merge is as old as it was
+        ids = [*zip(described["ids"], ids_of(scenario), strict=True)]
+        for path in (tmp_path / "lake" / "data").glob(f"*/_journal/{scenario.group}/**/*.json"):
             body = path.read_text()
-            for former_id, id_now in zip(described["ids"], ids_of(scenario), strict=True):
+            for former_id, id_now in ids:
                 body = body.replace(former_id, id_now)
-            path.write_text(body)
+            path.write_text(body)  # of these alone: the record of a merge stays as old as it was
         committed = [TopicPartition(scenario.topic, number, end) for number, end in enumerate(described["committed"])]
         request = ConsumerGroupTopicPartitions(scenario.group, committed)
         admin.alter_consumer_group_offsets([request])[scenario.group].result()
