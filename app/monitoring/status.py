@@ -139,8 +139,9 @@ class Status:
         """The time up to which all records of this replica's partitions are in the lake; ``None`` if unknown."""
         lane, positions = self.live.consumption, self.counts.positions
         times = [lane.oldest.get(tp, position.complete_at) for tp, position in positions.items()]
-        known = [each for each in times if each is not None]
-        return min(known) if known and len(known) == len(times) and not (lane.unclaimed or lane.suspended) else None
+        known_times = [each for each in times if each is not None]
+        is_known = len(known_times) == len(times) and not (lane.unclaimed or lane.suspended)
+        return min(known_times, default=None) if is_known else None
 
     @property
     def compaction_seconds(self) -> float | None:

@@ -47,8 +47,8 @@ def complete(settings: Settings, options: Namespace) -> int:
     if options.json:
         print_line(json.dumps({"to": moment, "complete": is_complete, "partitions": partitions}, indent=2))
     else:
-        for each in partitions:
-            print_line("{state:<10}  {topic}[{partition}]  {reached} of {needed}".format_map(each))
+        for partition in partitions:
+            print_line("{state:<10}  {topic}[{partition}]  {reached} of {needed}".format_map(partition))
     return 0 if is_complete else 1
 
 
