@@ -47,7 +47,7 @@ def test_the_day_is_complete_once_each_of_its_rows_is_there_though_a_member_was_
     scenario.produce(a_day(0, ROWS // 2))
     assert answer() == (1, ["unclaimed", "unclaimed", "complete"])
     scenario.produce((key, value, at, 2) for key, value, at, _ in a_day(DAY, 1))
-    killed = scenario.connector(store, LIGHT_DIE="before the log's last write:2", BATCH_SIZE="500", TARGET_FILE_MB="0")
+    killed = scenario.connector(store, LIGHT_DIE="before the log's last write:1")
     killed.wait_until(lambda: killed.exit_code is not None, "its death")
     leave_group(scenario.kafka.bootstrap_servers, scenario.group)
     assert answer()[0] == 1
