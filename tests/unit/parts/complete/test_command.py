@@ -55,8 +55,8 @@ class Kafka(GroupOffsets):
         return [*records, KafkaMessage(None, of_topic=TP.topic, at=20, failure=KafkaError(KafkaError._PARTITION_EOF))]
 
 
-def progress(end: int, *, topic_id: str = "id", **batch: int) -> Progress:
-    return Progress(topic=TP.topic, partition=0, end=end, topic_id=topic_id, **batch)
+def progress(end: int, to: int | None = None, topic_id: str = "id") -> Progress:
+    return Progress(topic=TP.topic, partition=0, end=end, first=to and end + 1, to=to, topic_id=topic_id)
 
 
 FILES = (DataFile("data/readings/a.parquet", {}, rows=1, size=1),)
@@ -68,8 +68,8 @@ FILES = (DataFile("data/readings/a.parquet", {}, rows=1, size=1),)
         ("done", progress(9), range(20), 20, 10, ("complete", 10)),
         ("done", progress(8), range(20), 20, 20, ("incomplete", 9)),
         ("done", progress(6), {*range(7), *range(12, 20)}, 20, 7, ("complete", 7)),  # then compacted, or a marker
-        ("pending", progress(5, first=6, to=12), range(20), 20, 6, ("incomplete", 6)),
-        ("pending", progress(9, first=10, to=12), range(20), 20, 10, ("complete", 10)),
+        ("pending", progress(5, to=12), range(20), 20, 6, ("incomplete", 6)),
+        ("pending", progress(9, to=12), range(20), 20, 10, ("complete", 10)),
         ("kept", progress(12, to=12), range(20), 20, 6, ("unsettled", 0)),
         ("kept", progress(12), range(20), 20, 6, ("complete", 13)),  # other partitions are in the batch
         ("done", progress(30, topic_id="former"), range(20), 20, None, ("recreated", 0)),
