@@ -72,15 +72,16 @@ def compare(journal: Journal, offsets: GroupOffsets, topic: str, moment: datetim
 
     The table contains all records before the offset ``reached``, and must contain the records before ``needed``.
     """
-    topic_id, ends = offsets.topic_id(topic), offsets.uncommitted_ends(topic)
+    ends = offsets.uncommitted_ends(topic)
     needed, readable, committed = offsets.since(moment, ends), offsets.ends(topic), offsets.committed_offsets(ends)
+    topic_id = offsets.topic_id(topic)  # after the ends, which may otherwise be of a recreated topic
     claims = {tp: claim for tp in ends if (claim := journal.claim(tp).read())}
     logs = {owner: journal.log(owner).read() for owner in {each.owner for each in claims.values()}}
     reached, states = dict.fromkeys(ends, 0), dict.fromkeys(ends, "incomplete")
     for tp in ends:
         log = logs[claims[tp].owner] if tp in claims else None
         progress = log.of(tp) if log else None
-        if log is None or progress is None:  # without any claim, the table may be misspelled or deleted
+        if log is None or progress is None:  # without any claim, the group's offset says nothing about this table
             reached[tp], states[tp] = committed.get(tp, 0) if claims else 0, "unclaimed"
         elif ids_differ(progress.topic_id, topic_id):
             states[tp] = "recreated"
