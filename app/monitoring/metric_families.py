@@ -51,6 +51,11 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "When Kafka last returned the end of a partition, Unix time; before the first answer, when consuming began.",
         lambda s: s.counts.last_answer or s.counts.consuming_since,
     ),
+    (
+        "complete_timestamp_seconds",
+        "The lake contains all records of the assigned partitions up to this Kafka timestamp, Unix time.",
+        lambda s: s.complete_to,
+    ),
     ("next_commit_seconds", "Seconds to the next commit, negative if it is late.", lambda s: s.live.consumption.due_in),
     ("buffer_bytes", "Estimated size of the rows held in Python.", lambda s: s.live.consumption.held_bytes),
     ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),

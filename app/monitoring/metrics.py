@@ -56,7 +56,7 @@ class Position:
     Times are in seconds since the epoch. ``committed`` is the committed offset. ``committed_at`` is the time of the
     last commit, ``None`` before the first commit. ``end`` is the offset of the next message to be produced, ``None`` if
     unknown. ``waits_since`` is when uncommitted messages were first seen after the last commit, ``None`` if no message
-    waits. ``begun_at`` is when consuming began.
+    waits. ``begun_at`` is when consuming began. ``complete_at`` is when Kafka last reported that no message waits.
     """
 
     committed: int
@@ -64,6 +64,7 @@ class Position:
     end: int | None = None
     waits_since: float | None = None
     begun_at: float = 0.0
+    complete_at: float | None = None
 
     @property
     def lag(self) -> int | None:
@@ -71,12 +72,15 @@ class Position:
         return None if self.end is None else max(0, self.end - self.committed)
 
     def commits(self, offset: int, now: float) -> "Position":
-        return replace(self, committed=offset, committed_at=now, waits_since=None).reaches(self.end, now)
+        moved = replace(self, committed=offset, committed_at=now, waits_since=None).reaches(self.end, now)
+        return replace(moved, complete_at=self.complete_at)  # ``end`` may be old
 
     def reaches(self, end: int | None, now: float) -> "Position":
         moved = replace(self, end=end)
         since = now if self.waits_since is None else self.waits_since
-        return replace(moved, waits_since=since if (moved.lag or 0) > _TRANSACTION_END else None)
+        if (moved.lag or 0) > _TRANSACTION_END:
+            return replace(moved, waits_since=since)
+        return replace(moved, waits_since=None, complete_at=now)
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
         """Returns the age of the oldest uncommitted message in seconds; 0 if no message waits, ``None`` if unknown.

@@ -135,6 +135,15 @@ class Status:
         return self.settings.of_topic(topic.removeprefix(f"{workspace}-" if workspace else "")).table
 
     @property
+    def complete_to(self) -> float | None:
+        """The time up to which all records of this replica's partitions are in the lake; ``None`` if unknown."""
+        lane, positions = self.live.consumption, self.counts.positions
+        times = [lane.oldest.get(tp, position.complete_at) for tp, position in positions.items()]
+        known_times = [each for each in times if each is not None]
+        is_known = len(known_times) == len(times) and not (lane.unclaimed or lane.suspended)
+        return min(known_times, default=None) if is_known else None
+
+    @property
     def compaction_seconds(self) -> float | None:
         """Seconds between two compactions; ``None`` if COMPACT is unset."""
         return self.settings.compact.period.total_seconds() if self.settings.compact else None

@@ -43,7 +43,7 @@ NEW_PARSER: Final = "app.parts.commands.command_line:new_parser"
 RUN_COMMAND: Final = "app.parts.commands:run"
 # These parts have a function ``add_commands``, which extends the command line and imports only the standard library.
 # --help lists the commands in this order.
-COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
+COMMANDS: Final = ("check", "try_out", "audit", "complete", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {
     "str": Format(keys_at_once=True, also="string"),
     "bytes": Format(keys_at_once=True),

@@ -319,6 +319,7 @@ def test_every_metric_has_a_row() -> None:
     partition = TopicPartition("sensors", 0)
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
+    metrics.reaches({partition: 1})
     metrics.maintained(Maintenance())
     settings = load(COMPACT="1h")
     status = Status(settings, settings.location, Live(consumption=Consumption(due_in=1.0)), metrics.counts())

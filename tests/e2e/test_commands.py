@@ -16,7 +16,7 @@ from tests.support.environment import ENOUGH
 from tests.support.local_settings import local_settings
 from tests.support.waiting import PATIENCE, wait_until
 
-COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
+COMMANDS = ("check", "try", "audit", "complete", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[2] / "main.py"
 
 

@@ -29,8 +29,8 @@ def in_transaction(scenario: Scenario, produced: Iterable[Record]) -> Producer:
     producer = Producer({"bootstrap.servers": scenario.kafka.bootstrap_servers, "transactional.id": scenario.topic})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
-    for _, value, _, partition in produced:
-        producer.produce(scenario.topic, value, partition=partition or 0)
+    for _, value, at, partition in produced:
+        producer.produce(scenario.topic, value, partition=partition or 0, timestamp=at or 0)  # 0: now
     producer.flush(SECONDS)
     return producer
 

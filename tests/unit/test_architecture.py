@@ -37,6 +37,7 @@ PARTS = {
     "azure": "",
     "check": "commands try_out",
     "commands": "",
+    "complete": "commands until",
     "console": "",
     "gcs": "",
     "http": "",

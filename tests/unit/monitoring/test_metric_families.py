@@ -140,6 +140,31 @@ def test_where_each_partition_stands(metrics: Metrics, scrape: Callable[..., Scr
     assert scraped["lake_sink_last_commit_timestamp_seconds"] == 1_700_000_000
 
 
+def test_the_lake_is_complete_to_the_first_record_that_waits_or_to_kafkas_answer_that_none_does() -> None:
+    clock, name = Clock(), "lake_sink_complete_timestamp_seconds"
+    metrics, begin = Metrics(clock), clock.now
+
+    def complete_to(**consumption: Any) -> float | None:
+        live = Live(consumption=Consumption(**consumption))
+        return Scraped(exposition(metrics, live).text()).values.get((name,))
+
+    metrics.begins(TP, 100)
+    assert complete_to() is None, "records of any age may wait"
+    metrics.reaches({TP: 100})
+    clock.now += 10
+    metrics.reaches({TP: 150})
+    clock.now += 10
+    assert complete_to() == begin
+    assert complete_to(oldest={TP: begin + 7}) == begin + 7
+    metrics.committed({TP: 150})
+    assert complete_to() == begin, "others may have come since Kafka's last answer"
+    metrics.reaches({TP: 150})
+    assert complete_to() == begin + 20
+    assert complete_to(unclaimed=frozenset({TopicPartition("sensors", 4)})) is None
+    metrics.begins(TopicPartition("sensors", 4), 0)
+    assert complete_to() is None, "the least of all partitions"
+
+
 def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
     metrics.begins(TP, 100)
     names = {str(key[0]) for key in scrape().values}

@@ -91,13 +91,16 @@ def test_what_was_too_old() -> None:
 
 
 def test_the_figures() -> None:
-    page = render(view(counted(), Live("consuming", consumption=Consumption(due_in=9.2))))
+    counts = counted()
+    consumption = Consumption(due_in=9.2, oldest=dict.fromkeys(counts.positions, NOW - 12))
+    page = render(view(counts, Live("consuming", consumption=consumption)))
     assert by_id(page, "state") == "Consuming"
     assert by_id(page, "rows") == "4,200"
     assert by_id(page, "files") == "2"
     assert by_id(page, "lag") == "8,045"
     assert by_id(page, "next-commit") == "in 9 s"
     assert by_id(page, "freshness") == "12 s"
+    assert by_id(page, "complete-to") == "2023-11-14 22:13:08"
     assert by_id(page, "memory") == "1.0 GB"
 
 
