@@ -75,6 +75,8 @@ class Input(Area):
     """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
     """Topic that receives an event for each message key that has timed out. The topic must exist."""
+    batch_topic: str | None = env("BATCH_TOPIC")
+    """Topic that receives an event for each batch that is in the lake. The topic must exist."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -118,11 +120,11 @@ class Input(Area):
         if not self.is_expression and any(name.startswith("^") for name in self.topics):
             yield "input", "must be only one expression, as in ^(orders|payments)$"
         try:
-            is_read = self.reads(self.stream_timeout_topic or "any")
+            names = ("STREAM_TIMEOUT_TOPIC", self.stream_timeout_topic), ("BATCH_TOPIC", self.batch_topic)
+            read = [variable for variable, topic in names if self.reads(topic or "any")]
         except re.error as error:
             yield "input", f"must be a regular expression if it begins with ^: {error}"
             return
         if self.is_expression and re.search(r"\\[A-Za-z0-9]|\(\?|\[[^\]]*(\\-[^\]]|\\\]|\[[:=.])", self.input_topic):
             yield "input", r"must be an expression that Kafka's client supports: without (?, \d, [\-a], [[:a:]] etc."
-        if self.stream_timeout_topic and is_read:
-            yield "STREAM_TIMEOUT_TOPIC", "must not be an input topic: the events would be read as records"
+        yield from self.refuse("must not be an input topic: the events would be read as records", *read)

@@ -16,6 +16,7 @@ from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError, RetryableError, System
 from app.journal.first_offsets import FirstTopics
 from app.journal.journal import FencedError, LogClosedError
+from app.journal.log import AssignmentLog
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
@@ -71,6 +72,7 @@ class Claimer:
         self._takeover = takeover
         self._group = group
         self._waits = runtime.metrics.waits
+        self._announce = runtime.metrics.announce
         self._timings = runtime.timings
         self._pool = runtime.threads.new_pool("claim", _MOST_CLAIMS)
         self._stop = runtime.threads.new_event()
@@ -123,6 +125,8 @@ class Claimer:
             claimed = self._retry(assignment, claim, "store")
             # This call is retried separately, because a repeated claim would not report records lost before the start.
             self._retry(assignment, assignment.log.remove_rolled_back, "store")
+            ends = tuple(filter(None, map(assignment.log.log.of, claimed))) if assignment.log.log else ()
+            self._announce(AssignmentLog(seq=1, owner=assignment.log.token, writer="", partitions=ends))
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
 

@@ -125,6 +125,8 @@ class Delivery:
 
         step("register", register, REGISTER)
         log.registered()
+        if log.log:
+            self._metrics.announce(log.log)  # before ``done``, because ``done`` does not list the files
         return stored
 
     # --- steps ------------------------------------------------------------------------------------------------------

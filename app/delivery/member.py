@@ -74,7 +74,9 @@ class Member:
         )
         self._takeover = Takeover(
             journal,
-            Settlement(store, register, registrar.has, group.offsets, parallel_map, runtime.now),
+            Settlement(
+                store, register, registrar.has, group.offsets, parallel_map, runtime.now, runtime.metrics.announce
+            ),
             Beginnings(group.offsets, group.topic_ids, first, settings.follow_offsets, settings.keeps_state),
             threads.new_pool("takeover", runtime.workers).map,
         )

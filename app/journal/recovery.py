@@ -43,6 +43,7 @@ class Settlement:
     offsets: GroupOffsets  # queried only before a roll back
     parallel_map: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
     now: Callable[[], float] = time.time
+    announce: Callable[[AssignmentLog], object] = lambda _: None  # receives the log of each batch that is kept
 
     def settle(self, document: Document[AssignmentLog]) -> None:
         """Settle the batch of a log that was just read. The owner of the log must be fenced.
@@ -61,6 +62,7 @@ class Settlement:
         if log.state == "kept":
             if not is_registered:
                 self.register(log.files, log.marks)
+            self.announce(log)
             document.write(log.done())
 
     def _decide(self, where: str, batch: AssignmentLog) -> AssignmentLog:

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
@@ -166,6 +166,7 @@ class Metrics:
         self._clock = clock
         self.table = ""  # set if there are several tables
         self.waits = Waits(timings, self.failed_try)
+        self.on_batch: list[Callable[[str, Any], object]] = []  # functions for ``announce``, with the table's name
         self._lock = threading.Lock()
         self._all = self  # contains the counts, also for the results of ``of_table``
         self._counts = Counts(consuming_since=clock())
@@ -205,6 +206,11 @@ class Metrics:
             self._all._counts = replace(self._all._counts.with_batch(batch), of_tables=of_tables)
         for step, seconds in batch.seconds.items():
             self._steps.labels(step).observe(seconds)
+
+    def announce(self, log: Any) -> None:
+        """Reports the log of a batch that is in the lake, or of new claims (``done``). Any thread may call this."""
+        for function in self.on_batch:
+            function(self.table, log)
 
     def _add(self, more: Totals) -> None:
         with self._lock:

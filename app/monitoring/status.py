@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from app import __version__
 from app.config.settings import Settings
 from app.model import TopicPartition
-from app.monitoring.metrics import Counts
+from app.monitoring.metrics import Counts, Position
 from app.retries import Trouble
 from app.table.existing_table import TableLocation
 
@@ -137,11 +137,8 @@ class Status:
     @property
     def complete_to(self) -> float | None:
         """The time up to which all records of this replica's partitions are in the lake; ``None`` if unknown."""
-        lane, positions = self.live.consumption, self.counts.positions
-        times = [lane.oldest.get(tp, position.complete_at) for tp, position in positions.items()]
-        known_times = [each for each in times if each is not None]
-        is_known = len(known_times) == len(times) and not (lane.unclaimed or lane.suspended)
-        return min(known_times, default=None) if is_known else None
+        lane = self.live.consumption
+        return None if lane.unclaimed or lane.suspended else complete_to(self.counts.positions, lane.oldest)
 
     @property
     def compaction_seconds(self) -> float | None:
@@ -155,6 +152,13 @@ class Status:
             return None
         last = self.counts.maintenance
         return max(last.ended if last else 0.0, self.counts.consuming_since)
+
+
+def complete_to(positions: Mapping[TopicPartition, Position], oldest: Mapping[TopicPartition, float]) -> float | None:
+    """Returns the time up to which all records of the partitions are in the lake; ``None`` if unknown."""
+    times = [oldest.get(tp, position.complete_at) for tp, position in positions.items()]
+    known_times = [each for each in times if each is not None]
+    return min(known_times, default=None) if len(known_times) == len(times) else None
 
 
 class Health:

@@ -76,5 +76,6 @@ KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 RUN_END: Final = "app.parts.until.run_end:new_run_end"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),
+    "batch_topic": Observer(("batch_topic",), "app.parts.batch_topic.batch_topic:BatchTopic"),
     "lineage": Observer(("lineage_url",), "app.parts.lineage.lineage:Lineage", "app.parts.lineage.lineage:ask"),
 }

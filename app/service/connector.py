@@ -187,11 +187,11 @@ class Connector:
 class Lane:
     """A lane that is ready to run. ``stop`` is safe in a signal handler.
 
-    ``run`` returns whether all consumed records are in the lake and committed. ``brokers`` contains broker addresses.
+    ``run`` returns whether all consumed records are in the lake and committed.
     """
 
     admin: AdminClient
-    brokers: str
+    application: Application
     topics: Sequence[str]
     members: Members
     consumption: Callable[[], Consumption]

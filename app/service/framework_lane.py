@@ -95,9 +95,8 @@ def new_framework_lane(connector: Connector) -> Lane:
 
     if run_end:
         run_end.watch(members, lambda: callbacks.assignment, stop)
-    brokers = application.config.broker_address.bootstrap_servers
     return Lane(
-        admin, brokers, [topic.name], members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end
+        admin, application, [topic.name], members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end
     )
 
 

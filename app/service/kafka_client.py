@@ -123,7 +123,7 @@ def open_topic(
     settings: Settings, application: Application, visible: Collection[str], variable: str = "input", **options: Any
 ) -> Topic:
     """Open the topic of this variable. Raise ``ConfigError`` if the topic is not visible."""
-    name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
+    name = str(settings.by_variable()[variable])
     prefix = prefix_of(application)
     if f"{prefix}{name}" in visible:  # quixstreams would create a missing topic
         with asking_for_topics(settings), suppress(TopicNotFoundError):

@@ -66,8 +66,9 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     loop = PlainLoop(client, intake, members, on_turn, run_end)
     if run_end:
         run_end.watch(members, lambda: members.assigned, loop.stop)
-    brokers = application.config.broker_address.bootstrap_servers
-    return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
+    return Lane(
+        admin, application, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end
+    )
 
 
 def _open_inputs(

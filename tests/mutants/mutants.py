@@ -237,6 +237,7 @@ a former owner's files are registered before it is written that they are kept
 - if log.state == 'kept':
 -     if not is_registered:
 -         self.register(log.files, log.marks)
+-     self.announce(log)
 -     document.write(log.done())
 + if log.state == 'pending':
 +     log = log.kept(log.files) if is_registered else self._decide(document.where, log)
@@ -245,6 +246,7 @@ a former owner's files are registered before it is written that they are kept
 + if log is not document.current:
 +     document.write(log)
 + if log.state == 'kept':
++     self.announce(log)
 +     document.write(log.done())
 for one record that has expired the rows of all missing files are given up
 - lost > expired

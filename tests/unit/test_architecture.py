@@ -35,6 +35,7 @@ PARTS = {
     "audit": "commands iceberg maintenance",
     "avro": "registry",
     "azure": "",
+    "batch_topic": "",
     "check": "commands try_out",
     "commands": "",
     "complete": "commands until",

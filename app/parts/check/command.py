@@ -113,7 +113,7 @@ class _Attempts:
         """Yield all checks except ``spark``, in the order of their needs. The checks of several tables are last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
-        events, registry = settings.stream_timeout_topic, settings.registry_url
+        events, batches, registry = settings.stream_timeout_topic, settings.batch_topic, settings.registry_url
         catalog = settings.catalog and settings.catalog.url
         hook = settings.stream_timeout_ms and not events
         topic = "topics" if settings.has_several else "topic"
@@ -124,7 +124,8 @@ class _Attempts:
             (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # may change the table's location
             (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
             (True, Check(topic, settings.input_topic, self._open_topic, ("broker",))),
-            (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
+            (events, Check("silence", str(events), partial(self._find_topic, "STREAM_TIMEOUT_TOPIC"), ("broker",))),
+            (batches, Check("batches", str(batches), partial(self._find_topic, "BATCH_TOPIC"), ("broker",))),
             (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
             (True, Check("group", settings.consumer_group, self._check_group, (topic, "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
@@ -177,8 +178,8 @@ class _Attempts:
         check_members(admin, group, ours, self._topics, warns=False)
         return f"has the rights to read, and no member writes another table{new}"
 
-    def _find_silence_topic(self) -> str:
-        topic = open_topic(self._settings, self._application, self._visible, "STREAM_TIMEOUT_TOPIC")
+    def _find_topic(self, variable: str) -> str:
+        topic = open_topic(self._settings, self._application, self._visible, variable)
         connection = self._application.config.broker_address
         check_topic_rights(new_admin(connection), topic.name, right="Write")
         check_sending(connection)

@@ -46,7 +46,7 @@ class Lineage(Thread):
     def __init__(self, connector: Connector, lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
         self._settings, self._lakes = connector.settings, connector.lakes
-        self._topics, self._broker = dict.fromkeys(lane.topics), f"kafka://{lane.brokers.partition(',')[0]}"
+        self._topics, self._broker = dict.fromkeys(lane.topics), _broker(lane)
         self._counts = connector.runtime.metrics.counts
         self._id, self._reported = str(generate_new_uuid()), dict[str, Totals]()
         self._state, self._is_failing = RunState.START, False
@@ -159,6 +159,10 @@ def _refuse_redirect(answer: Any, **_: Any) -> None:
     if answer.is_redirect:  # after a redirect, the client would lose the event
         answer.close()
         raise OSError(f"it answers {answer.status_code} and redirects to {answer.headers['Location']}")
+
+
+def _broker(lane: Lane) -> str:
+    return f"kafka://{lane.application.config.broker_address.bootstrap_servers.partition(',')[0]}"
 
 
 def _fields(kind: pa.DataType) -> list[facet_v2.schema_dataset.SchemaDatasetFacetFields]:

@@ -48,7 +48,9 @@ class Run:
         self.opens(self.settings.table.replace("{topic}", "readings"))
         runtime = SimpleNamespace(metrics=self.metrics)
         connector: Any = SimpleNamespace(settings=self.settings, runtime=runtime, lakes=self.lakes)
-        lane: Any = SimpleNamespace(brokers="one:9092,two:9092", topics=["readings"])
+        address = SimpleNamespace(bootstrap_servers="one:9092,two:9092")
+        application = SimpleNamespace(config=SimpleNamespace(broker_address=address))
+        lane: Any = SimpleNamespace(application=application, topics=["readings"])
         self.lineage = Lineage(connector, lane)
 
     def opens(self, table: str) -> None:
