@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from dev.server import free_ports
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.s3_answers import SECRET, refusal, s3_store
 
@@ -89,12 +88,6 @@ def test_a_proxy_is_used_and_its_password_not_shown(scheme: str, monkeypatch: py
         with pytest.raises(RetryableError, match=r"proxy.*@127\.0\.0\.1:1") as caught:
             s3_store(f"{way}://s3.example").read("t/x")
         assert "hush" not in str(caught.value)
-
-
-def test_a_store_that_is_not_there_is_retryable_and_named() -> None:
-    [port] = free_ports(1)
-    with pytest.raises(RetryableError, match=rf"s3://lake/t/x.*127\.0\.0\.1:{port}.*refused.*AWS_ENDPOINT_URL"):
-        s3_store(f"http://127.0.0.1:{port}").read("t/x")
 
 
 def test_a_token_from_the_settings_that_expired_is_fatal_because_nobody_renews_it(file: Path) -> None:
