@@ -122,37 +122,46 @@ def _outside_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.container.is_container", lambda: False)
 
 
+@contextmanager
+def _service(start: Callable[[], AbstractContextManager[Service]], config: pytest.Config) -> Iterator[Service]:
+    """Run a service; one that cannot be had skips its tests for a person, and fails them where ``CI`` is set."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with ExitStack() as running:
+        unavailable = ""
+        try:
+            with capture.global_and_fixture_disabled():  # a download says so on the terminal
+                service = running.enter_context(start())
+        except ServiceError as error:
+            unavailable = str(error)
+        if unavailable:
+            cannot_run(unavailable)
+        yield service
+
+
+def _fixture(start: Callable[[], AbstractContextManager[object]]) -> Any:
+    @pytest.fixture(scope="session")
+    def running(pytestconfig: pytest.Config) -> Iterator[object]:
+        with _service(start, pytestconfig) as service:
+            yield service
+
+    return running
+
+
+s3_server = _fixture(LocalMinio)
+gcs_server = _fixture(LocalGcsServer)
+azurite = _fixture(LocalAzurite)
+schema_registry = _fixture(LocalSchemaRegistry)
+browser = _fixture(Browser)
+promtool = _fixture(lambda: nullcontext(promtool_program()))  # the path of it
+helm_program = _fixture(lambda: nullcontext(HELM.path()))
+
+
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A Kafka broker of this run of the tests; topics do not come into being by themselves on it."""
     start = kafka_container if pytestconfig.stash[ENGINE] else LocalKafka
     with _service(partial(shared_broker, pytestconfig.stash[SHARED], start), pytestconfig) as broker:
         yield broker
-
-
-@pytest.fixture(scope="session")
-def s3_server(pytestconfig: pytest.Config) -> Iterator[LocalMinio]:
-    with _service(LocalMinio, pytestconfig) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def gcs_server(pytestconfig: pytest.Config) -> Iterator[LocalGcsServer]:
-    """A server of our own that speaks the API of Google Cloud Storage."""
-    with _service(LocalGcsServer, pytestconfig) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def azurite(pytestconfig: pytest.Config) -> Iterator[LocalAzurite]:
-    with _service(LocalAzurite, pytestconfig) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def schema_registry(pytestconfig: pytest.Config) -> Iterator[LocalSchemaRegistry]:
-    with _service(LocalSchemaRegistry, pytestconfig) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
@@ -168,26 +177,6 @@ def bucket(s3_server: LocalMinio) -> str:
     name = f"lake-{uuid.uuid4().hex[:12]}"
     s3_server.client().create_bucket(Bucket=name)
     return name
-
-
-@pytest.fixture(scope="session")
-def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
-    with _service(Browser, pytestconfig) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def promtool(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The path of promtool, which tests rules for Prometheus."""
-    with _service(lambda: nullcontext(promtool_program()), pytestconfig) as program:
-        yield program
-
-
-@pytest.fixture(scope="session")
-def helm_program(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The path of Helm, which renders the chart."""
-    with _service(lambda: nullcontext(HELM.path()), pytestconfig) as program:
-        yield program
 
 
 @pytest.fixture(scope="session")
@@ -209,19 +198,3 @@ def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
 def _is_late(error: object) -> bool:
     """Whether a test may be run once more; what was lost, doubled or wrong is never looked at again."""
     return type(error) is TookTooLong
-
-
-@contextmanager
-def _service(start: Callable[[], AbstractContextManager[Service]], config: pytest.Config) -> Iterator[Service]:
-    """Run a service; one that cannot be had skips its tests for a person, and fails them where ``CI`` is set."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with ExitStack() as running:
-        unavailable = ""
-        try:
-            with capture.global_and_fixture_disabled():  # a download says so on the terminal
-                service = running.enter_context(start())
-        except ServiceError as error:
-            unavailable = str(error)
-        if unavailable:
-            cannot_run(unavailable)
-        yield service

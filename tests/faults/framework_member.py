@@ -16,7 +16,6 @@ from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
-from app.delivery.stage import Stager
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
@@ -154,7 +153,3 @@ class FrameworkMember(Process):
             work()
         except Exception as error:
             raise translated(error) from error
-
-
-def _stager(root: str) -> Stager:
-    return stager(spec("p"), table_root=root, metadata=METADATA)

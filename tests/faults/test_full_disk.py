@@ -54,25 +54,6 @@ def test_a_disk_that_has_no_room_for_the_batch_takes_it_in_parts(
     assert_whole(scenario, s3_server, bucket)
 
 
-@pytest.mark.java  # it may fill up where rows are gathered, or where Spark writes
-def test_a_disk_that_fills_up_amid_a_batch_ends_the_connector_and_the_next_one_finishes(
-    scenario: Scenario, s3_server: LocalMinio, bucket: str
-) -> None:
-    store = s3_store(s3_server, bucket)
-    scenario.produce(records(RECORDS // 2, partitions=PARTITIONS))
-    with small_disk(first_disk(scenario), 64) as disk, scenario.connector(store, SETTINGS) as connector:
-        connector.wait_until_ready()
-        connector.wait_until(lambda: any(disk.glob("*/batch-*/staged.parquet")), "a batch that grows")
-        fill(disk)
-        scenario.produce(records(RECORDS - RECORDS // 2, first=RECORDS // 2, partitions=PARTITIONS))
-        assert connector.wait() != 0
-        told = r"(writing in the temporary folder|writing a batch with Spark).*No space left.*\(TMPDIR"
-        connector.wait_for_log(told)
-    with scenario.connector(store, SETTINGS, COMMIT_INTERVAL="1") as connector:
-        scenario.finish(connector, RECORDS)
-    assert_whole(scenario, s3_server, bucket)
-
-
 @pytest.mark.java
 def test_a_disk_that_is_full_when_spark_starts_is_told(scenario: Scenario, s3_server: LocalMinio, bucket: str) -> None:
     with small_disk(first_disk(scenario), 64) as disk:

@@ -42,6 +42,16 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, capl
     assert "rows are already in the table" in caplog.text
 
 
+def test_it_goes_back_to_the_last_commit_where_a_late_member_has_closed_the_log(place: Place) -> None:
+    connector = place.connector(transform=_numbered)
+    place.produce(90)
+    place.wait_until_committed(90, by=connector)
+    place.close_log()
+    place.produce(90)
+    place.finish(connector, 180)
+    place.assert_whole()
+
+
 def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
     def every_other(sdf: StreamingDataFrame) -> StreamingDataFrame:
         numbered = _numbered(sdf)

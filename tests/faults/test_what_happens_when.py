@@ -2,28 +2,13 @@
 
 import shutil
 from dataclasses import replace
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from quixstreams.dataframe import StreamingDataFrame
-from quixstreams.state import State
 
 from app.errors import RetryableError
 from tests.faults.connector_thread import Place
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
-
-
-def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
-    """Each record with how many came before it, by its key."""
-
-    def count(value: dict[str, Any], state: State[str, int]) -> dict[str, Any]:
-        before = state.get("count", 0)
-        state.set("count", before + 1)
-        return {**value, "before": before}
-
-    return sdf.apply(count, stateful=True)
 
 
 def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -35,18 +20,6 @@ def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: py
 
     assert "offsets 100 to 149 (50 records)" in caplog.text
     place.assert_whole([*range(100), *range(150, 210)])
-
-
-def test_state_goes_back_to_the_last_commit_where_a_late_member_has_closed_the_log(place: Place) -> None:
-    connector = place.connector(transform=_counted)
-    place.produce(90)
-    place.wait_until_committed(90, by=connector)
-    place.close_log()
-    place.produce(90)
-    place.finish(connector, 180)
-    place.assert_whole()
-    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
-    assert sorted(row["before"] for row in rows) == list(range(180))
 
 
 def test_a_table_that_is_deleted_while_it_is_written_begins_anew(place: Place) -> None:

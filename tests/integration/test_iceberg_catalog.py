@@ -1,7 +1,6 @@
-"""What a member asks of a real REST catalog: behind a login, and for tables that are not its own."""
+"""What a member asks of a real REST catalog, for tables of any kind."""
 
 import uuid
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,14 +8,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
-from pyiceberg.utils.config import Config
 
 from app.errors import ConfigError
-from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.rewrite import Rewrite
 from dev.iceberg_catalog import LocalIcebergCatalog
-from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
-from tests.support.environment import load
 from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, marks
 
 
@@ -28,42 +23,6 @@ def namespace() -> str:
 @pytest.fixture
 def bench(tmp_path: Path, iceberg_catalog: LocalIcebergCatalog, namespace: str) -> IcebergBench:
     return IcebergBench(tmp_path, {"uri": iceberg_catalog.url}, namespace)
-
-
-@pytest.fixture
-def gate(iceberg_catalog: LocalIcebergCatalog) -> Iterator[OAuthGate]:
-    with OAuthGate(iceberg_catalog.url) as running:
-        yield running
-
-
-def behind(gate: OAuthGate, secret: str) -> Mapping[str, str]:
-    """The properties that the connector makes of its settings."""
-    target = load(
-        CATALOG_TYPE="iceberg", CATALOG_URL=gate.url, CATALOG_CLIENT_ID=CLIENT, CATALOG_CLIENT_SECRET=secret
-    ).catalog
-    assert isinstance(target, IcebergTarget)
-    return target.properties
-
-
-@pytest.mark.parametrize("address", [TOKENS, pytest.param(OTHER_TOKENS, marks=pytest.mark.night)])
-def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
-    tmp_path: Path, gate: OAuthGate, namespace: str, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    named = {}
-    if address != TOKENS:
-        with monkeypatch.context() as variables:  # pyiceberg has read its variables when it was imported
-            variables.setenv("PYICEBERG_CATALOG__DEFAULT__OAUTH2_SERVER_URI", f"{gate.url}{address}")
-            read = Config().get_catalog_config("default") or {}
-        named = {name: str(value) for name, value in read.items()}
-    bench = IcebergBench(tmp_path, {**behind(gate, SECRET), **named}, namespace)
-    member = bench.member()
-    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
-    issued = gate.issued  # pyiceberg asks twice when it begins
-    assert (issued > 0, gate.refused) == (True, 0)
-    gate.expire()
-    member.add_files([bench.file("two", {"n": [2]})], "readings", marks(1))
-    assert (gate.issued, gate.refused, gate.asked) == (issued + 1, 1, {address})
-    assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
 def test_old_partitions_go_by_one_commit_while_a_member_commits(

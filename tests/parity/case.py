@@ -1,6 +1,6 @@
 """What goes through both sinks: batches of records, and the settings that they are written with."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,20 +47,8 @@ class Case:
         object.__setattr__(self, "numbered", batches)
 
     @property
-    def partitions(self) -> tuple[str, ...]:
-        return tuple(name for name in self.order if not name.startswith("~"))
-
-    @property
-    def virtual(self) -> tuple[str, ...]:
-        return tuple(name[1:] for name in self.order if name.startswith("~"))
-
-    @property
     def order(self) -> tuple[str, ...]:
         return tuple(self.hive_columns.split(",")) if self.hive_columns else ()
-
-    def records(self) -> Iterator[Record]:
-        for batch in self.numbered:
-            yield from batch
 
 
 def _numbered(each: Any, number: int) -> Record:

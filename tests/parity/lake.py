@@ -44,8 +44,6 @@ class Request:
 class Outcome:
     files: Sequence[FoundFile]
     requests: Sequence[Request]
-    rejected: frozenset[int] = frozenset()
-    error: Exception | None = None
 
 
 @dataclass
@@ -53,26 +51,19 @@ class Lake:
     """Looks at a folder and a catalog again and again, and gives what is new each time."""
 
     folder: Path
-    catalog: CatalogServer | None
+    catalog: CatalogServer
     _seen: set[Path] = field(default_factory=set)
     _requests: int = 0
 
-    def news(self, error: Exception | None = None) -> Outcome:
+    def news(self) -> Outcome:
         """What has come since the last look."""
-        received = self.catalog.requests if self.catalog else []
+        received = self.catalog.requests
         requests = [_request(each) for each in received[self._requests :] if each.method in _CHANGING]
         self._requests = len(received)
-        entries = {_key(file["file_path"]): file for file in (self.catalog.files(TABLE) if self.catalog else [])}
+        entries = {_key(file["file_path"]): file for file in self.catalog.files(TABLE)}
         paths = sorted(set(self.folder.rglob("*.parquet")) - self._seen)
         self._seen.update(paths)
-        dead = [path for path in paths if path.relative_to(self.folder).parts[1] == "_dead_letter"]
-        data = [path for path in paths if path not in dead and path.parent.name != ".vidx"]
-        files: list[FoundFile] = []
-        try:
-            files = [self._file(path, entries) for path in data] if error is None else []
-        except (UnicodeDecodeError, OverflowError) as unreadable:
-            error = unreadable
-        return Outcome(files, requests, frozenset(_numbers(dead)), error)
+        return Outcome([self._file(path, entries) for path in paths if path.parent.name != ".vidx"], requests)
 
     def _file(self, path: Path, entries: Mapping[str, Any]) -> FoundFile:
         sidecar = path.parent / ".vidx" / path.name
@@ -100,11 +91,6 @@ def _scalars(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 def _key(address: str) -> str:
     """The key in a file's address, as a folder has it: no name of a folder is empty there, or ``..``."""
     return posixpath.normpath(address.removeprefix(f"s3://{BUCKET}/"))
-
-
-def _numbers(dead_letters: Sequence[Path]) -> Iterator[int]:
-    for path in dead_letters:
-        yield from pq.ParquetFile(path).read(columns=["offset"])["offset"].to_pylist()
 
 
 def _request(received: Received) -> Request:

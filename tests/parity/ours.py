@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quixstreams.models import MessageContext
 
-from app.bad_records.refusals import BadRecords, NotARowError, Refusal
+from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
@@ -20,9 +20,8 @@ from app.delivery.pipeline import Writer
 from app.delivery.runtime import Buffer, Runtime
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
-from app.model import Rejected, TopicPartition
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.reason_texts import reason_of
 from app.service.formats import new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
@@ -60,7 +59,7 @@ class _NothingCommitted(GroupOffsets):
 class Ours:
     """Writes the batches of a case into ``folder``, set up by variables as a user would."""
 
-    def __init__(self, case: Case, folder: Path, scratch: Path, catalog: CatalogServer | None, writer: Writer) -> None:
+    def __init__(self, case: Case, folder: Path, scratch: Path, catalog: CatalogServer, writer: Writer) -> None:
         self._lake = Lake(folder, catalog)
         settings = _settings(case, folder, catalog)
         bad_records = BadRecords(settings.on_bad_record, logging.warning)
@@ -71,8 +70,7 @@ class Ours:
         store.connect(f"{place.root}/")
         self._lake.news()  # what is there already is not ours
         lake = new_lake(settings, store, place, known, catalog_client)
-        self.spec, self.schema = lake.spec, lake.schema
-        self.schema.open()
+        lake.schema.open()
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
         offsets = _NothingCommitted()
@@ -95,26 +93,19 @@ class Ours:
         for record in batch:
             self._add(record)
         self._sink.flush()
-        outcome = self._lake.news()
-        assert outcome.error is None, "what is written here can be read"
-        return outcome
+        return self._lake.news()
 
     def close(self) -> None:
         """Let the threads end, which nothing has to wait for: they are idle after a flush, but for one."""
         threading.Thread(target=self._member.stop, daemon=True).start()
 
     def _add(self, record: Record) -> None:
-        tp, context = TopicPartition(TOPIC, record.partition), MessageContext(TOPIC, record.partition, record.number, 9)
-        self._sink.begin_record(context, record.timestamp)
-        try:
-            self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)
-        except NotARowError as error:
-            rejected = Rejected(tp, record.number, record.timestamp, record.key, record.value, [], reason_of(error))
-            self._sink.reject(Refusal(rejected, error.hint), is_deserialized=True)
-        self._sink.message_processed(tp, record.number)
+        self._sink.begin_record(MessageContext(TOPIC, record.partition, record.number, 9), record.timestamp)
+        self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)
+        self._sink.message_processed(TopicPartition(TOPIC, record.partition), record.number)
 
 
-def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settings:
+def _settings(case: Case, folder: Path, catalog: CatalogServer) -> Settings:
     return load(
         {},
         input=TOPIC,
@@ -127,6 +118,6 @@ def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settin
         SORT_COLUMN=case.sort_column,
         STATS_COLUMNS=case.stats_columns,
         AUTO_DISCOVER=str(case.auto_discover).lower(),
-        CATALOG_URL=catalog.url if catalog else "",
-        CATALOG_AUTH_TOKEN=catalog.token if catalog else "",
+        CATALOG_URL=catalog.url,
+        CATALOG_AUTH_TOKEN=catalog.token,
     )

@@ -19,6 +19,15 @@ def _models_are_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_pauses() -> Iterator[None]:
+    """The libraries try again as ever, only without sleeping in between."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
+        patch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _same_signals() -> Iterator[None]:
     """What a command changes of the process is as before after each test."""

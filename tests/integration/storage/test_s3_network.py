@@ -1,4 +1,4 @@
-"""The ways to a store that companies have: certificates of an authority of their own, and a proxy."""
+"""Certificates of an authority of one's own, as companies have them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from app.errors import FatalError, RetryableError
-from app.retries import Waits
+from app.errors import FatalError
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
-from tests.fakes.forward_proxy import ForwardProxy
 
 Make = Callable[..., S3Store]
 
@@ -63,23 +61,3 @@ def test_an_authority_of_ones_own_is_trusted(
 def test_an_unknown_authority_names_the_variable(store: S3Store) -> None:
     with pytest.raises(FatalError, match=r"connecting to s3://lake.*certificate.*AWS_CA_BUNDLE"):
         store.connect("t/")
-
-
-def test_https_goes_through_a_tunnel_of_the_proxy(
-    store: S3Store, secure_server: LocalMinio, certificates: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
-    with ForwardProxy() as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        # A busy machine may need the connector's own patience.
-        Waits().at_start("store", lambda: store.connect("t/"))
-
-    assert set(proxy.asked) == {secure_server.endpoint_url.removeprefix("https://")}
-
-
-def test_a_proxy_that_refuses_is_named(store: S3Store, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
-    with ForwardProxy(refuses=True) as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        with pytest.raises(RetryableError, match=r"connecting to s3://lake.*proxy"):
-            store.connect("t/")

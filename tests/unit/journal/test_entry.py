@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,14 +47,6 @@ def without(entry: PartitionClaim | AssignmentLog, field: str) -> bytes:
 
 # --- what is stored comes back --------------------------------------------------------------------------------------
 
-small = st.integers(0, 2**62)
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-keys = names.map(lambda name: f"data/t/{name}x")
-journaled = st.builds(DataFile, key=keys, size=small, rows=small, partition_values=st.dictionaries(names, names))
-
-
-spans = st.tuples(names, st.integers(0, 2**31), st.integers(-1, 2**61), st.integers(0, 2**61))
-
 
 @pytest.mark.parametrize(
     ("text", "found"), [("today", ["today"]), ("", []), (["yesterday", "today"], ["yesterday", "today"])]
@@ -65,37 +57,6 @@ def test_a_text_that_was_followed_is_known_though_it_was_stored_when_there_was_o
     fields = json.loads(LOG.to_body())
     fields["partitions"][0]["followed"] = text
     assert parse_log(json.dumps(fields).encode()).partitions[0].followed == found
-
-
-@given(
-    st.lists(spans, max_size=3),
-    st.sampled_from(["done", "pending", "kept"]),
-    st.booleans(),
-    st.lists(journaled, max_size=3),
-    st.lists(st.builds(RolledBack, key=keys, since=small), max_size=3),
-)
-def test_a_log_comes_back_as_it_was_stored(
-    found: list[tuple[str, int, int, int]],
-    state: Literal["done", "pending", "kept"],
-    closed: bool,
-    files: list[DataFile],
-    revoked: list[RolledBack],
-) -> None:
-    partitions = tuple(
-        Progress(topic=topic, partition=partition, end=end, to=end + more if state == "pending" else None)
-        for topic, partition, end, more in found
-    )
-    log = AssignmentLog(
-        seq=1,
-        owner="a",
-        writer="b",
-        closed=closed,
-        state=state,
-        partitions=partitions,
-        files=() if state == "done" else tuple(files),
-        revoked=tuple(revoked),
-    )
-    assert parse_log(log.to_body()) == log
 
 
 def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:

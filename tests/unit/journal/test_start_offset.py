@@ -4,8 +4,6 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.errors import ConfigError
 from app.journal.log import Progress
@@ -222,38 +220,3 @@ def test_a_topic_that_has_moved_goes_by_the_group(position: PartitionOffsets, of
     start = begin(entry(cluster_id="one"), replace(position, cluster_id="two"), follows=True)
     assert start.offset == offset
     assert "the cluster is two now and was one" in start.remark
-
-
-# --- whatever they say ----------------------------------------------------------------------------------------------
-
-offsets = st.integers(0, 60)
-
-
-@given(
-    end=st.integers(-1, 60),
-    committed=st.none() | offsets,
-    bounds=st.tuples(offsets, offsets),
-    ids=st.sampled_from([("id", "id"), ("id", "new"), ("", "id"), ("", "")]),
-    reset=st.sampled_from(["earliest", "latest"]),
-)
-def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_has(
-    end: int,
-    committed: int | None,
-    bounds: tuple[int, int],
-    ids: tuple[str, str],
-    reset: Literal["earliest", "latest"],
-) -> None:
-    low, high = sorted(bounds)
-    try:
-        start = begin(entry(end, ids[0]), PartitionOffsets(committed, low, high, ids[1]), reset)
-    except ConfigError:
-        assert committed is not None
-        assert end + 1 < committed
-        return
-    assert low <= start.offset <= high
-    if "recreated" in start.remark:
-        assert start.offset == low
-        assert ids == ("id", "new") or end >= high
-    elif start.offset != end + 1:
-        assert start.is_loss
-        assert start.offset == (low if end + 1 < low else high)

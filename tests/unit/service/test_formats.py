@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import trustme
-from hypothesis import given
-from hypothesis import strategies as st
 from quixstreams.models import Topic
 from quixstreams.models.serializers import DESERIALIZERS, SerializationContext, SerializationError
 
@@ -168,25 +166,6 @@ def test_nesting_that_the_slower_library_cannot_read_is_refused_and_never_change
     found = outcome(new_deserializer("json"), text.encode())
     # Python 3.11 refuses it, later ones read it.
     assert found == text or "it contains a number of 19 digits or more, and too many levels" in found
-
-
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**25), 10**25)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-)
-
-
-@given(VALUES)
-def test_whatever_is_written_is_read(value: Any) -> None:
-    try:
-        text = json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return
-    assert repr(deserialized(text)) == repr(value)
 
 
 def test_messages_of_the_platform_keep_them_too() -> None:

@@ -17,6 +17,7 @@ from app.storage.base import ChangedError, Content
 from app.storage.cloud_store import CloudStore
 from app.storage.document import Document, Form, UnreadableError
 from app.storage.local.store import LocalStore
+from dev.server import free_ports
 from tests.fakes import azure_answers, google_answers, s3_answers
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.waiting import wait_for, wait_until
@@ -235,6 +236,13 @@ class TestWhatIsNotThere:
     def test_a_bucket_that_is_missing_at_the_start_is_a_mistake_in_the_settings(self, say: Dialect) -> None:
         with say.at(say.no_bucket) as store, pytest.raises(ConfigError, match=f"connecting to {say.uri}.*STORAGE_URL"):
             store.connect("")
+
+
+def test_a_server_that_is_not_there_is_retryable_and_named(say: Dialect) -> None:
+    [port] = free_ports(1)
+    hint = "AWS_ENDPOINT_URL|AZURE_STORAGE_ACCOUNT|network"
+    with pytest.raises(RetryableError, match=f"reading {say.uri}/{KEY}.*refused.*({hint})"):
+        say.make(f"http://127.0.0.1:{port}").read(KEY)
 
 
 @pytest.mark.parametrize("page", FOREIGN.values(), ids=FOREIGN)

@@ -10,9 +10,8 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.parts.gcs.store import RETRY, GcsStore, translate
 from app.storage.base import ChangedError
 from app.storage.targets import GcsTarget
-from dev.server import free_ports
 from tests.fakes.canned_server import Answer, Request
-from tests.fakes.google_answers import bucket_at, content, google_store, listing, refusal, said, text, written
+from tests.fakes.google_answers import bucket_at, content, listing, refusal, said, text, written
 
 KEY = "t/_journal/schema.json"
 OURS = b"PAR1"
@@ -166,16 +165,6 @@ def test_what_the_library_has_tried_again_in_vain_is_retryable(cause: Exception)
 
 def test_a_long_refusal_is_cut(file: Path) -> None:
     assert len(str(error_of_upload(FatalError, file, refusal(403, "forbidden", "no " * 5_000)))) < 800
-
-
-def test_a_server_that_is_not_there_is_retryable_and_named(file: Path) -> None:
-    [port] = free_ports(1)
-    store = google_store(f"http://127.0.0.1:{port}")
-
-    with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
-        store.connect("")
-    with pytest.raises(RetryableError, match=r"uploading gs://lake/f\.parquet"):
-        store.upload(file, "f.parquet")
 
 
 def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

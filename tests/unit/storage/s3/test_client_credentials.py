@@ -3,9 +3,10 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -13,7 +14,6 @@ from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.fakes.metadata_server import RoleServer
 from tests.fakes.outgoing import Outgoing
 
 STORED = Answer(200, headers={"ETag": '"1"'})
@@ -123,19 +123,30 @@ def keys_used(server: CannedServer) -> list[tuple[str, str | None]]:
     ]
 
 
+def role_keys(lifetime: timedelta) -> Answer:
+    """What the token service of AWS gives for a token."""
+    body = f"""<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>{ROLE["AccessKeyId"]}</AccessKeyId>
+<SecretAccessKey>{ROLE["SecretAccessKey"]}</SecretAccessKey><SessionToken>{ROLE["Token"]}</SessionToken>
+<Expiration>{datetime.now(UTC) + lifetime:%Y-%m-%dT%H:%M:%SZ}</Expiration></Credentials>
+</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"""
+    return Answer(body=body.encode(), headers={"Content-Type": "text/xml"})
+
+
 def test_a_token_that_is_replaced_is_read_again(
     lake: CannedServer, file: Path, token: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Kubernetes cluster writes a new one long before the old one expires."""
-    with RoleServer(timedelta(minutes=5)) as roles:  # botocore renews keys 10 to 15 minutes before they expire
+    soon = role_keys(timedelta(minutes=5))  # botocore renews keys 10 to 15 minutes before they expire
+    with CannedServer(soon) as roles:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", roles.url)
         bucket = store(lake.url)
         bucket.upload(file, "a")
         token.write_text("second-token")
         bucket.upload(file, "b")
 
-    assert roles.tokens[0] == "first-token"
-    assert roles.tokens[-1] == "second-token"
+    tokens = [parse_qs(request.body.decode())["WebIdentityToken"] for request in roles.requests]
+    assert (tokens[0], tokens[-1]) == (["first-token"], ["second-token"])
 
 
 @pytest.mark.parametrize(
@@ -160,11 +171,11 @@ def test_another_store_has_its_token_service_at_its_own_address(
     lake: CannedServer, file: Path, token: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MinIO has; a token of its identity provider gives keys there."""
-    with RoleServer(timedelta(hours=6)) as roles:
+    with CannedServer(role_keys(timedelta(hours=6))) as roles:
         monkeypatch.setenv("AWS_ENDPOINT_URL", roles.url)
         store(lake.url).upload(file, "a")
 
-    assert keys_used(lake) == [("ROLEKEY1", "role-token-1")]
+    assert keys_used(lake) == [("ROLEKEY1", "role-token")]
 
 
 def test_a_token_that_is_not_there_is_named(token: Path) -> None:

@@ -82,11 +82,12 @@ def test_the_refused_action_is_the_one_the_answer_names(file: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_the_password_of_a_proxy_is_not_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", f"{scheme}://user:hush@127.0.0.1:1")
-    with pytest.raises(RetryableError, match=r"proxy.*@127\.0\.0\.1:1") as caught:
-        s3_store("http://s3.example").read("t/x")
-    assert "hush" not in str(caught.value)
+def test_a_proxy_is_used_and_its_password_not_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for way in ("http", "https"):
+        monkeypatch.setenv(f"{way}_proxy", f"{scheme}://user:hush@127.0.0.1:1")
+        with pytest.raises(RetryableError, match=r"proxy.*@127\.0\.0\.1:1") as caught:
+            s3_store(f"{way}://s3.example").read("t/x")
+        assert "hush" not in str(caught.value)
 
 
 def test_a_token_from_the_settings_that_expired_is_fatal_because_nobody_renews_it(file: Path) -> None:
