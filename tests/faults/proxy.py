@@ -10,16 +10,17 @@ included, so that the signature of a request to S3 stays valid. Rules say which 
         assert lost.met == 1
         proxy.clear()            # from here on all goes well again
 
-A rule has three parts, and a hook:
+A rule has three parts, and hooks:
 
 - which requests: ``on(method, path, query=..., body=...)``, or any function from ``Request`` to bool;
 - which of these: ``nth(1)``, ``nth(2, 3)``, ``from_on(4)``, all by default, or any function from the number of matching
   requests, this one included, to bool;
-- what happens: one of the faults below. ``Forward()``, the default, does no harm: for rules that have only the hook.
-- ``before``: called before the request is forwarded, on a thread of the proxy. It may wait, or look at the server. Its
-  errors reset the connection, and are raised again where the proxy closes.
+- what happens: one of the faults below. ``Forward()``, the default, does no harm: for rules that have only hooks.
+- ``before`` and ``after``: called before the request is forwarded, and once the server has answered, on a thread of the
+  proxy. They may wait, kill a process, or look at the server. Their errors reset the connection, and are raised again
+  where the proxy closes.
 
-Every rule counts the requests that match it; the first one due decides what happens, and only its hook is called.
+Every rule counts the requests that match it; the first one due decides what happens, and only its hooks are called.
 All requests are kept in ``proxy.seen``, in the order in which they came.
 """
 
@@ -192,6 +193,7 @@ class Rule:
     fault: Fault = field(default_factory=Forward)
     when: When = lambda _: True
     before: Callable[[Request], object] = lambda _: None
+    after: Callable[[Request, int], object] = lambda *_: None
     matched: int = 0
     met: int = 0
 
@@ -268,9 +270,11 @@ class Exchange(FakeHandler):
     released: Event
 
     def forward(self, as_if: Callable[[Request], Request] = lambda request: request) -> Answer:
-        """Let the server do what is asked, or what would be asked ``as_if``, after the rule's hook."""
+        """Let the server do what is asked, or what would be asked ``as_if``, with the rule's hooks around it."""
         self.rule.before(self.asked)
-        return self._ask_server(as_if(self.asked))
+        answer = self._ask_server(as_if(self.asked))
+        self.rule.after(self.asked, answer.status)
+        return answer
 
     def answer(self, answer: Answer) -> None:
         self.wfile.write(answer.head + answer.body)

@@ -97,6 +97,41 @@ def test_each_topic_goes_into_the_table_of_its_name_and_on_from_there_with_one_t
     topics.assert_whole()
 
 
+class TestTopicsThatComeAndGo:
+    def test_a_topic_that_appears_later_is_read_from_its_first_record(self, place: Place) -> None:
+        topics = Topics(place, "orders")
+        topics.produce("orders", 30)
+        first = topics.connector(variables=LATEST)
+        wait_until_consuming(first, 2)
+        topics.create("payments")
+        topics.write(first, payments=40)
+        first.stop()
+        topics.create("late")
+        topics.produce("late", 50)  # while no member is there
+        second = topics.connector(variables=LATEST)
+        second.wait_until(lambda: topics.are_whole("late"), "the topic that came between two runs")
+        second.stop()
+        topics.assert_whole("payments", "late")
+        assert place.numbers(topics.of("orders")) == []
+
+    def test_a_topic_that_is_deleted_leaves_the_others_alone(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        topics = Topics(place, "orders", "payments")
+        connector = topics.connector()
+        topics.write(connector, orders=100, payments=100)
+        topics.delete("payments")
+        topics.write(connector, orders=100)
+        wait_until_consuming(connector, 2)
+        topics.create("payments")
+        topics.produce("payments", 30)
+        connector.wait_until(lambda: len(place.numbers(topics.of("payments"))) == 130, "the topic that is made anew")
+        topics.write(connector, orders=100)
+        connector.stop()
+        topics.assert_whole("orders")
+        assert f"topic {topics.of('payments')} does not exist" in caplog.text
+
+
 def test_a_topic_beyond_the_limit_of_tables_is_left_out_and_tables_that_exist_come_first(place: Place) -> None:
     topics = Topics(place, "orders")
     limited = {"TABLE_LIMIT": "1"}

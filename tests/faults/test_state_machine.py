@@ -625,6 +625,27 @@ def test_records_that_arrive_while_the_first_offsets_are_chosen_are_passed_over_
     assert not state.violations
 
 
+def test_all_topics_follow_the_time_of_the_first_start_with_a_text() -> None:
+    state = SeveralFaults()
+    state.begin(["a", "b"], share=False)
+    state._go_to_the_end()
+    state.world.broken.add(OTHER)
+    state.follow(which=0, back=0, kinds=["a", "a", "a"], turns=[], seconds=10.0)
+    state.assign(which=0, count=2, moves=[])
+    state.time_passes(seconds=31.0, moves=[])
+    state.teardown()
+    assert not state.violations
+
+
+def test_a_topic_that_is_added_to_that_of_a_group_is_read_from_its_first_record() -> None:
+    state = SeveralFaults()
+    state.begin(["a", "b"], share=False, reset="latest", is_added=True)
+    state._go_to_the_end()
+    state.add_topic(["a", "b"])
+    state.teardown()
+    assert not state.violations
+
+
 class TransformingFaults(Faults):
     """The same with members of the plain lane whose records may become several rows."""
 
