@@ -1,13 +1,15 @@
 """Makes what is generated of the Helm chart: the schema of its values, and the plain manifest for Kubernetes.
 
-``python -m dev.chart`` writes both files.
+``python -m dev.chart`` writes both files, and the connector's version into the chart.
 """
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
+from app import __version__
 from app.parts.schema.json_schema import json_schema
 from dev.connector import REPO
 from dev.go_program import GoProgram
@@ -19,6 +21,9 @@ EXAMPLE: Final = CHART / "ci" / "example-values.yaml"
 MANIFEST: Final = REPO / "docs" / "deploy" / "kubernetes.yaml"
 RELEASE: Final = "quix-ts-datalake-sink"
 PUBLISHED: Final = f"ghcr.io/OWNER/{RELEASE}"  # where the workflow of a release pushes the image
+
+# The version in ``Chart.yaml`` and in ``app/__init__.py``.
+VERSION: Final = re.compile(r"(?<=ersion: )\d\S*|(?<=version__ = \")[^\"]+")
 
 HELM: Final = GoProgram(
     title="Helm",
@@ -115,5 +120,7 @@ def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    description = CHART / "Chart.yaml"
+    description.write_text(VERSION.sub(__version__, description.read_text()))
     SCHEMA.write_text(values_schema())
     MANIFEST.write_text(manifest())

@@ -11,14 +11,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
-from dev.chart import CHART, HELM, RELEASE
+from dev.chart import CHART, HELM, RELEASE, VERSION
 from dev.connector import REPO
 from dev.container_engine import Engine, Podman, find_engine
 from dev.image import DEFAULT_TAG, build_image, run_command
 from dev.machine import ServiceError, announce
+
+VERSIONED = ("app/__init__.py", "deploy/chart/Chart.yaml")
 
 
 def problems(repo: Path, version: str) -> list[str]:
@@ -26,11 +27,13 @@ def problems(repo: Path, version: str) -> list[str]:
     found = []
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         found.append(f"{version} is no version such as 1.2.3")
-    if not re.search(rf"^## {re.escape(version)}\b", (repo / "CHANGELOG.md").read_text(), re.MULTILINE):
-        found.append(f"CHANGELOG.md has no section '## {version}'")
-    in_project = tomllib.loads((repo / "pyproject.toml").read_text())["project"]["version"]
-    if in_project != version:
-        found.append(f"pyproject.toml has version {in_project}")
+    changelog = (repo / "CHANGELOG.md").read_text()
+    sections = len(re.findall(rf"^## {re.escape(version)}(?= |$)", changelog, re.MULTILINE))
+    if sections != 1:
+        found.append(f"CHANGELOG.md has {sections} sections '## {version}', not one")
+    for name in VERSIONED:
+        text = (repo / name).read_text()
+        found += [f"{name} has version {other}" for other in VERSION.findall(text) if other != version]
     if _git(repo, "status", "--porcelain"):
         found.append("the work tree has changes that are not committed")
     tag = f"v{version}"
@@ -45,7 +48,7 @@ def _git(repo: Path, *arguments: str) -> str:
 
 def release_notes(changelog: str, version: str, pages: str) -> str:
     """Return this version's section of the changelog. Relative links become links below the address ``pages``."""
-    [section] = re.findall(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    [section] = re.findall(rf"^## {re.escape(version)}(?= |$)[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     return re.sub(r"\]\((?!\w+:)", f"]({pages}/", section.strip()) + "\n"
 
 
@@ -125,13 +128,13 @@ def main(arguments: list[str]) -> None:
         folder = REPO / "dist" / version
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        notes = release_notes((REPO / "CHANGELOG.md").read_text(), version, options.pages)
+        (folder.parent / "notes.md").write_text(notes)
         chart = package_chart(version, repository, folder)
         if join:
             digest = join_images(repository, version, join)
             # The login of ``docker login`` is Helm's, too. An image and a chart of one name need two places.
             subprocess.run([HELM.path(), "push", str(chart), f"oci://{registry}/charts"], stdout=sys.stderr, check=True)
-            notes = release_notes((REPO / "CHANGELOG.md").read_text(), version, options.pages)
-            (folder.parent / "notes.md").write_text(notes)
             print(f"image={repository}\ndigest={digest}\nfolder={folder.relative_to(REPO)}")
         else:
             _build(engine, built, version)

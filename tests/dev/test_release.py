@@ -15,7 +15,9 @@ REPO = Path(__file__).parents[2]
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n## 1.2.3 - 2026-11-30\n")
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    for name, text in (("app/__init__.py", '__version__ = "1.2.3"'), ("deploy/chart/Chart.yaml", "appVersion: 1.2.3")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
     for command in ("init -q", "add .", "-c user.name=A -c user.email=a@example.com commit -q -m first"):
         subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
     return tmp_path
@@ -25,8 +27,12 @@ def test_a_clean_tree_whose_changelog_has_the_version_can_be_released(repo: Path
     assert problems(repo, "1.2.3") == []
 
 
-def test_another_version_is_in_neither_file_and_each_has_three_numbers(repo: Path) -> None:
-    assert problems(repo, "1.2.4") == ["CHANGELOG.md has no section '## 1.2.4'", "pyproject.toml has version 1.2.3"]
+def test_another_version_is_in_no_file_and_each_has_three_numbers(repo: Path) -> None:
+    assert problems(repo, "1.2.4") == [
+        "CHANGELOG.md has 0 sections '## 1.2.4', not one",
+        "app/__init__.py has version 1.2.3",
+        "deploy/chart/Chart.yaml has version 1.2.3",
+    ]
     assert problems(repo, "v1")[0] == "v1 is no version such as 1.2.3"
 
 
