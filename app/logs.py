@@ -84,6 +84,7 @@ _REPETITIVE = (
     "app.kafka.connection",
     "app.parts.msk_iam.msk_token",
     "app.consumer.plain.client",
+    "botocore.credentials",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",
     "quixstreams.kafka.producer",

@@ -48,7 +48,8 @@ def _git(repo: Path, *arguments: str) -> str:
 
 def release_notes(changelog: str, version: str, pages: str) -> str:
     """Return this version's section of the changelog. Relative links become links below the address ``pages``."""
-    [section] = re.findall(rf"^## {re.escape(version)}(?= |$)[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    of_version = rf"^## {re.escape(version)}(?= |$)[^\n]*\n(.*?)(?=^## |\Z)"
+    [section] = re.findall(of_version, changelog, re.MULTILINE | re.DOTALL)
     return re.sub(r"\]\((?!\w+:)", f"]({pages}/", section.strip()) + "\n"
 
 

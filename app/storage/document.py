@@ -109,6 +109,6 @@ class Document(Generic[_D]):
 
 def _version_of(body: bytes) -> int:
     """Returns the version number in the document; 0 if the document contains no version number."""
-    with suppress(ValueError, RecursionError, TypeError, KeyError):
+    with suppress(ValueError, OverflowError, RecursionError, TypeError, KeyError):
         return int(json.loads(body)["version"])
     return 0

@@ -23,7 +23,7 @@ from app.config.settings import Settings
 from app.consumer.errors import ROOT
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
-from app.journal.journal import warn_of_other_groups
+from app.journal.journal import Journal, warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.topics import Topics, check_topic_rights, listing_topics, new_admin, prefix_of
 from app.monitoring.http_server import listen
@@ -274,6 +274,9 @@ class _Attempts:
     def _compare_table(self) -> str:
         lake = new_lake(self._settings, self._store, self._location, self._catalog_table)
         warn_of_other_groups(self._store, self._location.root, self._settings.consumer_group)
+        journal = Journal(self._store, self._location.root, self._settings.consumer_group)
+        for stored in journal.logs():  # a newer release may have written them
+            journal.log(stored.key.rpartition("/")[-1].removesuffix(".json")).read()
         spec, schema, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
         if column not in {*schema.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, schema.columns, "have the Kafka timestamp there")
