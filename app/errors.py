@@ -14,8 +14,6 @@ from app.model import TopicPartition
 from app.redaction import redact
 
 System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]
-
-
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 
 

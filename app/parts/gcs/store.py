@@ -156,7 +156,8 @@ class GcsStore(CloudStore):
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
         """Raise ``NotFound`` if the bucket is missing. Only the message distinguishes a missing bucket and object."""
-        if not message_of(error).startswith("No such object"):
+        message = _texts_of(error.response)[0] if error.response is not None else ""
+        if not message.startswith("No such object"):
             next(self._pages(key, size=1), None)
 
     @cached_property
@@ -217,11 +218,6 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
     if isinstance(error, requests.RequestException):
         return _from_network(error, doing)
     return FatalError(doing, _plain(str(error)), "Check STORAGE_URL and the credentials")
-
-
-def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """Return Google's message in a refusal; empty if the answer is not from Google."""
-    return _texts_of(error.response)[0] if error.response is not None else ""
 
 
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
