@@ -146,7 +146,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
         f"-Djava.io.tmpdir={scratch}",
         "-Dspark.authenticate=true",  # clients of Java's ports need a secret, which Spark creates at each start
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
-        *extra_options(),
+        *shlex.split(os.environ.get(EXTRA_OPTIONS, "")),
         *options,
         _MAIN_CLASS,
     ]
@@ -233,19 +233,6 @@ def class_path() -> str:
     jars = [jar for jar in sorted(JARS.glob("*.jar")) if not jar.name.startswith("spark-mllib_")]
     jars.sort(key=lambda jar: not jar.name.startswith("slf4j-api-"))
     return os.pathsep.join(map(str, jars))
-
-
-def extra_options() -> list[str]:
-    """Returns further options of Java from the environment.
-
-    Raises:
-        ConfigError: a quote is not closed.
-    """
-    try:
-        return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
-    except ValueError as error:
-        cause = f"{EXTRA_OPTIONS} cannot be read: {error}"
-        raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
 
 
 @contextmanager

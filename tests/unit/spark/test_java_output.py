@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, SparkLostError
 from app.spark.find_java import Java
-from app.spark.java_process import connect, extra_options, start_java
+from app.spark.java_process import connect, start_java
 from dev.connector import REPO
 from tests.support.waiting import wait_until
 
@@ -33,14 +33,6 @@ def test_what_java_prints_becomes_lines_of_the_log(tmp_path: Path, caplog: pytes
         ("spark", "INFO", "JAVA_HOME is not set"),
         ("spark", "CRITICAL", "bye"),
     ]
-
-
-def test_options_with_an_open_quote_are_an_error_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c' -Dd=e")
-    assert extra_options() == ["-Da=b c", "-Dd=e"]
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c")
-    with pytest.raises(ConfigError, match="SPARK_SUBMIT_OPTS cannot be read: No closing quotation"):
-        extra_options()
 
 
 @pytest.mark.parametrize(
