@@ -47,7 +47,6 @@ class ConnectorError(Exception):
         super().__init__(f"{doing}: {cause}" + (f". {hint}" if hint else ""))
 
     def of(self, system: System) -> Self:
-        """Sets the system that failed, and returns this error."""
         self.system = system
         return self
 

@@ -33,8 +33,6 @@ _SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to receive 
 
 @dataclass(frozen=True, slots=True)
 class Customised:
-    """The user's functions in ``app/transform.py``."""
-
     transform: Callable[..., object]
     on_stream_timeout: Callable[[bytes], object] | None = None
 

@@ -105,7 +105,6 @@ JVM_OPTIONS = (
     "-Duser.timezone=UTC",
 )
 
-
 # Saves a third of the start, but makes every row slower. Use this option if the process writes few rows.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 

@@ -54,7 +54,6 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Return the report as sections of text, without empty sections."""
     unchecked = sum(each.unchecked_offsets for each in report.partitions)
     how = "by the offsets in them" if report.by == "column" else "by their names"
     sections = [

@@ -144,7 +144,6 @@ class _Attempts:
             yield from (replace(check, table=of_topic.table) for check in attempts.checks() if check.name in _OF_TABLE)
 
     def close(self) -> None:
-        """Stop Java, and remove the temporary files and folders."""
         if self._spark:
             self._spark.close()
         self._ends.close()

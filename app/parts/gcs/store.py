@@ -67,10 +67,6 @@ _CLOCK = "short-lived token"  # in Google's message about a token with a wrong t
 # The keys are reasons in Google's answers, or words in messages.
 _RULES = ErrorRules(
     {
-        "object mutation operations": Rule(
-            RetryableError,
-            "Google accepts about one write of an object per second: if this continues, raise COMMIT_INTERVAL",
-        ),
         "rateLimitExceeded": PASSES,
         "userRateLimitExceeded": PASSES,
         "quotaExceeded": PASSES,
@@ -221,7 +217,6 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
-    """Translate an error that the store has reported."""
     status = response.status_code
     message, reason = _texts_of(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"

@@ -61,7 +61,6 @@ _PORTION: Final = 1_000
 _BROKER_SECONDS: Final = 10.0
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
-
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
 """The value, message key, timestamp in milliseconds, and headers of a Kafka record."""
 
