@@ -27,7 +27,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.find_java import OLDEST, Java, end_with, find_java, java_environment
+from app.spark.find_java import OLDEST, end_with, find_java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -124,7 +124,7 @@ class JavaProcess:
         return self.process.wait(seconds)
 
 
-def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
+def start_java(java: Path, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
     """Starts Java. Java ends when its standard input is closed. On Linux, Java also ends when this process ends.
 
     Java's output is logged. ``heap`` is a size such as ``1g``. ``scratch`` is a private folder for Java's temporary
@@ -137,7 +137,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
     shutil.rmtree(address.parent, ignore_errors=True)  # from an earlier process
     address.parent.mkdir(mode=0o700, parents=True)
     command = [
-        str(java.path),
+        str(java),
         *("-cp", class_path()),
         f"-Xmx{heap}",
         *MODULE_OPTIONS,
@@ -164,7 +164,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
                 preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - its calls need no lock
             )
         except OSError as error:
-            cause = f"{java.path} cannot be run: {error.strerror}"
+            cause = f"{java} cannot be run: {error.strerror}"
             started.set_exception(ConfigError("starting Spark", cause, START_HINT))
             return
         started.set_result(running := JavaProcess(process, address))
