@@ -67,7 +67,6 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def is_container() -> bool:
-    """Whether Docker, Podman or Kubernetes has started this process."""
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(mark.exists() for mark in _MARKS)
 
 

@@ -14,8 +14,6 @@ from app.model import TopicPartition
 from app.redaction import redact
 
 System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]
-
-
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 
 
@@ -49,7 +47,6 @@ class ConnectorError(Exception):
         super().__init__(f"{doing}: {cause}" + (f". {hint}" if hint else ""))
 
     def of(self, system: System) -> Self:
-        """Sets the system that failed, and returns this error."""
         self.system = system
         return self
 

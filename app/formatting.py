@@ -7,7 +7,8 @@ from itertools import groupby
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
 _LONG, _WIDE = 1_000, 100  # larger numbers have the next unit, or no decimals
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+# Units of durations in seconds, each with its smaller unit.
+_DURATIONS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
 # Control characters, marks of text direction, ends of lines and paragraphs, and surrogates, which UTF-8 cannot encode.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -22,13 +23,11 @@ def size(count: int) -> str:
 def duration(seconds: float) -> str:
     """Formats seconds as ``4 s``, ``12 min 5 s``, ``3 h 12 min``, ``5 d 2 h``."""
     whole = max(0, round(seconds))
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return _two_units(whole, _MINUTE, "min", 1, "s")
-    if whole < _DAY:
-        return _two_units(whole, _HOUR, "h", _MINUTE, "min")
-    return _two_units(whole, _DAY, "d", _HOUR, "h")
+    for unit, name, smaller, smaller_name in _DURATIONS:
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name}" + (f" {rest} {smaller_name}" if rest else "")
+    return f"{whole} s"
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
@@ -77,10 +76,4 @@ def escape_control(text: str) -> str:
 
 
 def escape_control_in_lines(text: str) -> str:
-    """Escapes control characters, but keeps line ends."""
     return "\n".join(map(escape_control, text.split("\n")))
-
-
-def _two_units(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:
-    rest = whole % unit // lesser
-    return f"{whole // unit} {name}" + (f" {rest} {lesser_name}" if rest else "")

@@ -46,9 +46,6 @@ class TextFormatter(logging.Formatter):
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - the library's name
         return indent(escape_control_in_lines(redact(super().formatException(ei))), _MARGIN)
 
-    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the library's name
-        return indent(escape_control_in_lines(stack_info), _MARGIN)
-
 
 class JsonFormatter(logging.Formatter):
     """Formats a log record as a JSON object in one line.
@@ -57,7 +54,6 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line without a line break."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -67,8 +63,6 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = redact(self.formatException(record.exc_info))
-        if record.stack_info:
-            line["stack"] = record.stack_info
         return json.dumps(line, default=str)  # only ASCII: safe in any encoding, and surrogates cause no error
 
 

@@ -16,8 +16,6 @@ KEY_COLUMN = "__key"  # contains the Kafka key
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one Kafka topic."""
-
     topic: str
     partition: int
 

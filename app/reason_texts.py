@@ -67,13 +67,7 @@ def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
     elif isinstance(value, str | bytes | bytearray):
         yield repr(value[: longest + 1])
     else:
-        yield _safe_repr(value)
-
-
-def _safe_repr(value: object) -> str:
-    try:
-        return repr(value)
-    except RecursionError:
-        return "a value of many levels"
-    except Exception:  # noqa: BLE001 - Python writes no number of more than 4,300 digits; a user's class may raise anything
-        return f"a number of {value.bit_length():,} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+        try:
+            yield repr(value)
+        except Exception:  # noqa: BLE001 - Python writes no number of more than 4,300 digits; a class may raise anything
+            yield f"a number of {value.bit_length():,} bits" if isinstance(value, int) else f"a {type(value).__name__}"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.spark.find_java import Java, find_java
+from app.spark.find_java import find_java, release_of
 from app.spark.java_process import only_java
 from app.spark.options import SparkOptions
 from app.spark.scratch import scratch_folder
@@ -21,17 +21,21 @@ from app.spark.writer import SparkWriter
 _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 
 
-def archive_option(java: Java, archive: Path) -> str:
-    return f"-XX:{'AOTCache' if java.release >= _WITH_AOT_CACHE else 'SharedArchiveFile'}={archive}"
+def _makes_cache(java: Path) -> bool:
+    return (release_of(java) or 0) >= _WITH_AOT_CACHE
 
 
-def make(java: Java, archive: Path) -> None:
+def archive_option(java: Path, archive: Path) -> str:
+    return f"-XX:{'AOTCache' if _makes_cache(java) else 'SharedArchiveFile'}={archive}"
+
+
+def make(java: Path, archive: Path) -> None:
     """Makes an archive.
 
     Raises:
         ConnectorError: Java failed, or made none.
     """
-    option = "AOTCacheOutput" if java.release >= _WITH_AOT_CACHE else "ArchiveClassesAtExit"
+    option = "AOTCacheOutput" if _makes_cache(java) else "ArchiveClassesAtExit"
     with scratch_folder() as scratch, only_java("512m", scratch, [f"-XX:{option}={archive}"]) as started:
         for compression in ("snappy", "zstd"):
             options = SparkOptions("local[1]", 512, 64, compression, row_group_rows=1_000_000)

@@ -12,6 +12,6 @@ def find_java() -> str:
         ServiceError: there is none that can be used; the message says what to do.
     """
     try:
-        return str(java.find_java().path)
+        return str(java.find_java())
     except ConfigError as error:
         raise ServiceError(str(error)) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from app.spark.find_java import find_java
+from app.spark.find_java import find_java, release_of
 from app.spark.java_process import EXTRA_OPTIONS
 from dev.class_archive import archive_option
 from dev.machine import ServiceError, make_once
@@ -42,7 +42,7 @@ def kept_archive() -> list[str]:
     That one makes it in the background, for the next start.
     """
     java = find_java()
-    archive = _REPO / ".cache" / f"spark-{pyspark.__version__}-java-{java.release}.archive"
+    archive = _REPO / ".cache" / f"spark-{pyspark.__version__}-java-{release_of(java)}.archive"
     if archive.exists():
         return [archive_option(java, archive)]
     subprocess.Popen(

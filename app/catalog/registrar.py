@@ -83,7 +83,6 @@ class Registrar:
             catalog.add_source(self._topic)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
-        """Writes the indexes of virtual partitions for these local files into ``folder``, and returns the indexes."""
         indexes = []
         for number, file in enumerate(files if self._spec.virtual else ()):
             path = folder / f"index-{number}.parquet"

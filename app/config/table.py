@@ -95,7 +95,6 @@ class Table(Input):
 
     @property
     def plain_partitions(self) -> tuple[str, ...]:
-        """The partition columns, without transforms."""
         return tuple(entry for entry in self.partitions if entry not in self.transforms)
 
     @property

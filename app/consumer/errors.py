@@ -92,15 +92,13 @@ def at_line_of(error: BaseException) -> str:
     A path in the connector's folder is relative to this folder. Other paths are absolute.
     """
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__) if _is_users(frame)]
-    return f" at {_path_of(frames[-1][0])}:{frames[-1][1]}" if frames else ""
+    if not frames:
+        return ""
+    path, line = Path(frames[-1][0]), frames[-1][1]
+    return f" at {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{line}"
 
 
 def _is_users(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     module = str(frame.f_globals.get("__name__"))
     return not (file.startswith("<") or file.startswith(_LIBRARIES) or module.startswith(_OWN))
-
-
-def _path_of(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else file

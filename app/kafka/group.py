@@ -167,7 +167,6 @@ def _list_readers(members: Iterable[Any], topic: str) -> set[tuple[str, str]]:
 
 
 def _reads(member: Any, topic: str) -> bool:
-    """Whether Kafka has assigned partitions of the topic to the member."""
     name = len(topic).to_bytes(2, "big") + topic.encode()  # the format of assignments in Kafka's consumer protocol
     return name in member.assignment
 

@@ -61,11 +61,6 @@ _KINDS: Final = (
         "region, and that the role may kafka-cluster:Connect",
     ),
     # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka reports this as an outage.
-    _Kind(
-        (" alert ", "certificate expired"),
-        "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart the connector",
-        is_refusal=True,
-    ),
     _Kind((" alert ", "certificate"), _CLIENT_CERTIFICATE, is_refusal=True),
     _Kind((" alert ", "unknown ca"), _CLIENT_CERTIFICATE, is_refusal=True),
     _Kind((" alert ", "access denied"), is_refusal=True),

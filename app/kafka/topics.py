@@ -25,7 +25,6 @@ _SHOWN_TOPICS = 5
 ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": 10.0}
 _COUNTS = " (after "  # librdkafka adds milliseconds and a count after a cause
 
-
 # The client logs each failed attempt, but the caller reports the failure.
 _client_logger = logging.getLogger(f"{__name__}.client")
 _client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))

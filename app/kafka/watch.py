@@ -41,7 +41,6 @@ class TopicIds:
         self._claimed[tp] = topic_id
 
     def was_claimed(self, tp: TopicPartition) -> bool:
-        """Whether this process has ever claimed the partition."""
         return tp in self._claimed
 
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
@@ -101,14 +100,9 @@ class KafkaWatch:
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             for query in self._queries:
-                self._error = self._error or _answer(query)
-
-
-def _answer(query: Callable[[], ConnectorError | None]) -> ConnectorError | None:
-    try:
-        return query()
-    except ConnectorError as error:
-        logger.debug("%s. Asking again", error)
-    except Exception as error:
-        logger.warning("watching topic and group: %r. Please report this as a bug", error, exc_info=True)
-    return None
+                try:
+                    self._error = self._error or query()
+                except ConnectorError as error:
+                    logger.debug("%s. Asking again", error)
+                except Exception as error:
+                    logger.warning("watching topic and group: %r. Please report this as a bug", error, exc_info=True)

@@ -110,11 +110,9 @@ class Exposition:
         ProcessCollector("lake_sink_java", pid=lambda: status().live.java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
-        """Returns the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yields all metrics. The registry calls this method."""
         status = self._status()
         yield from self._counted.collect()
         for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
@@ -142,7 +140,6 @@ def _of_partitions(status: Status) -> Iterator[Metric]:
 
 
 def _of_tables(status: Status) -> Iterator[Metric]:
-    """Yields the metrics of each table if there are several tables."""
     for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
         counter = CounterMetricFamily(f"lake_sink_table_{name}", f"{name.title()} of a table.", labels=["table"])
         for table, counts in status.counts.of_tables.items():

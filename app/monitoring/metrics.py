@@ -231,7 +231,6 @@ class Metrics:
         self._add(Totals(pauses=1))
 
     def fenced(self) -> None:
-        """Counts a partition that another member has claimed."""
         self._add(Totals(fenced=1))
 
     def lost(self, what: str) -> None:
@@ -258,7 +257,6 @@ class Metrics:
     # --- positions --------------------------------------------------------------------------------------------------
 
     def begins(self, tp: TopicPartition, offset: int) -> None:
-        """Notes that consuming a partition begins at this offset."""
         position = Position(offset, begun_at=self._clock())
         with self._lock:
             self._all._counts = replace(self._all._counts, positions={**self._all._counts.positions, tp: position})

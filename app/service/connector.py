@@ -161,7 +161,11 @@ class Connector:
         logger.info("ready to consume %s after %.1f s", self.settings.input_topic, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
         self.spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), lane.members.fail))
-        _spare_the_garbage_collector()
+        # Scans of many waiting messages needed a quarter of Python's time. Objects that exist now live as long as the
+        # process, so they are not scanned.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION, 100)
         with lane.run_end or nullcontext():
             try:
                 is_all_written = lane.run()
@@ -198,13 +202,3 @@ class Lane:
     stop: Callable[[], None]
     run: Callable[[], bool]
     run_end: RunEnd | None = None
-
-
-def _spare_the_garbage_collector() -> None:
-    """Collect garbage less often, because scans of many waiting messages needed a quarter of Python's time.
-
-    Objects that exist at the start live as long as the process. Therefore these objects are frozen.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION, 100)

@@ -75,9 +75,8 @@ def new_application(
     }
     check_properties(settings.client_properties, consumer_properties)
     connection, creates = kafka_connection(settings), others.get("auto_create_topics", False)
-    topics = (
-        Topics(connection, settings.consumer_group, creates=creates) if connection else None
-    )  # None: the platform's
+    # Without a connection, quixstreams reads the topics of the platform.
+    topics = Topics(connection, settings.consumer_group, creates=creates) if connection else None
     arguments: dict[str, Any] = {
         "broker_address": connection,
         "topic_manager": topics,

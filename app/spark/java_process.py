@@ -27,7 +27,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.find_java import OLDEST, Java, end_with, find_java, java_environment
+from app.spark.find_java import OLDEST, end_with, find_java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -105,7 +105,6 @@ JVM_OPTIONS = (
     "-Duser.timezone=UTC",
 )
 
-
 # Saves a third of the start, but makes every row slower. Use this option if the process writes few rows.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
@@ -125,7 +124,7 @@ class JavaProcess:
         return self.process.wait(seconds)
 
 
-def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
+def start_java(java: Path, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
     """Starts Java. Java ends when its standard input is closed. On Linux, Java also ends when this process ends.
 
     Java's output is logged. ``heap`` is a size such as ``1g``. ``scratch`` is a private folder for Java's temporary
@@ -138,7 +137,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
     shutil.rmtree(address.parent, ignore_errors=True)  # from an earlier process
     address.parent.mkdir(mode=0o700, parents=True)
     command = [
-        str(java.path),
+        str(java),
         *("-cp", class_path()),
         f"-Xmx{heap}",
         *MODULE_OPTIONS,
@@ -146,7 +145,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
         f"-Djava.io.tmpdir={scratch}",
         "-Dspark.authenticate=true",  # clients of Java's ports need a secret, which Spark creates at each start
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
-        *extra_options(),
+        *shlex.split(os.environ.get(EXTRA_OPTIONS, "")),
         *options,
         _MAIN_CLASS,
     ]
@@ -165,7 +164,7 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
                 preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - its calls need no lock
             )
         except OSError as error:
-            cause = f"{java.path} cannot be run: {error.strerror}"
+            cause = f"{java} cannot be run: {error.strerror}"
             started.set_exception(ConfigError("starting Spark", cause, START_HINT))
             return
         started.set_result(running := JavaProcess(process, address))
@@ -233,19 +232,6 @@ def class_path() -> str:
     jars = [jar for jar in sorted(JARS.glob("*.jar")) if not jar.name.startswith("spark-mllib_")]
     jars.sort(key=lambda jar: not jar.name.startswith("slf4j-api-"))
     return os.pathsep.join(map(str, jars))
-
-
-def extra_options() -> list[str]:
-    """Returns further options of Java from the environment.
-
-    Raises:
-        ConfigError: a quote is not closed.
-    """
-    try:
-        return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
-    except ValueError as error:
-        cause = f"{EXTRA_OPTIONS} cannot be read: {error}"
-        raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
 
 
 @contextmanager

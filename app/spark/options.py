@@ -40,12 +40,10 @@ class SparkOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs on this machine, and not on a cluster."""
         return self.master.startswith("local")
 
     @property
     def cores(self) -> int:
-        """Number of cores that a local Spark uses."""
         match = re.fullmatch(r"local(\[(\*|\d+).*\])?", self.master)
         text = match[2] if match else None
         return (os.cpu_count() or 1) if text == "*" else int(text or 1)

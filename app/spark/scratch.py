@@ -40,7 +40,6 @@ def make_scratch() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yields a folder of ``make_scratch``, and removes it at the end."""
     folder = make_scratch()
     try:
         yield folder

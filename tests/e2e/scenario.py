@@ -158,7 +158,7 @@ def java_that_waits(home: Path, start: Path) -> Path:
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
-    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
+    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java()} "$@"\n')
     program.chmod(0o755)
     return home
 

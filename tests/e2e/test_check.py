@@ -118,7 +118,7 @@ def test_all_is_well_and_nothing_is_left_behind(
     )
     told = {name: re.sub(r"\d+\.\d\d s$", "… s", rest) for name, (_, rest) in checked.told.items()}
     assert told["topic"] == f"{scenario.topic}  1 partition  … s"
-    assert re.match("by the newest records  of 2 records 1 bad, 0 with values in _rescued_data; ", told["plan"])
+    assert re.match("by the newest records  records 2 of the newest: 1 row, 1 bad, 0 with values in ", told["plan"])
     assert told["store"] == f"s3://{bucket}  a test object was written, read, replaced, listed and deleted  … s"
     assert told["table"] == (
         f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"

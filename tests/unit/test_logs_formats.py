@@ -63,10 +63,8 @@ def test_an_exception_cannot_begin_a_line_of_the_log() -> None:
     with pytest.raises(ValueError, match="one") as caught:
         raise ValueError(HOSTILE)
     exc_info = (caught.type, caught.value, caught.tb)
-    first, *more = (
-        formatter("text").format(record("failed", exc_info=exc_info, stack_info=f"Stack:\n{HOSTILE}")).split("\n")
-    )
+    first, *more = formatter("text").format(record("failed", exc_info=exc_info)).split("\n")
     assert first.endswith(": failed")
-    assert len(more) > 5
+    assert len(more) > 4
     assert all(line.startswith("    ") and line.isprintable() for line in more)
     assert "Traceback" in more[0]

@@ -21,13 +21,7 @@ from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, transla
 from app.consumer.framework.current import CurrentMessage
 from app.consumer.framework.sink import RowSink
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import (
-    FROM_LAST_COMMIT,
-    cannot_be_decompressed,
-    consuming_failed,
-    error_of,
-    producing_failed,
-)
+from app.kafka.errors import FROM_LAST_COMMIT, cannot_be_decompressed, consuming_failed, error_of, producing_failed
 from app.model import TopicPartition
 
 _TICK_MS = 1_000

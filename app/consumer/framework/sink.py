@@ -174,7 +174,6 @@ class RowSink(BaseSink):
     # --- called back by the application -----------------------------------------------------------------------------
 
     def begin_record(self, context: MessageContext, timestamp: int) -> None:
-        """Note that the processing of a record of the input topic begins."""
         self.thread.is_in_message = True
         waiting = self._waiting_of(TopicPartition(context.topic, context.partition))
         waiting.begin_record()

@@ -57,11 +57,7 @@ class BrokerPresence:
 
     @property
     def properties(self) -> dict[str, Any]:
-        return {
-            "error_cb": self.failed,
-            "stats_cb": self.counted,
-            "statistics.interval.ms": 30_000,
-        }
+        return {"error_cb": self.failed, "stats_cb": self.counted, "statistics.interval.ms": 30_000}
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:

@@ -133,8 +133,9 @@ class Transformer:
         done, clock = Transformed(), self._clock
         rows: list[RowMessage | Row] = []
         loads = reader_of([message.value() or b"" for message in messages]) if self._is_read_fast else None
-        self._begin_run()
-        were_texts = self._are_texts
+        # After a run whose rows were objects, most runs do not try texts.
+        self._runs_of_objects = 0 if self._are_texts else self._runs_of_objects + 1
+        were_texts = self._are_texts = self._keys_are_text and self._runs_of_objects % _TEXTS_AGAIN == 0
         for message in messages:
             if done.size >= room or clock() >= until:
                 break
@@ -157,11 +158,6 @@ class Transformer:
         else:
             done.rows = [row if isinstance(row, Row) else row.row() for row in rows]
         return done
-
-    def _begin_run(self) -> None:
-        """Decide whether rows become texts. After a run whose rows were objects, most runs do not try texts."""
-        self._runs_of_objects = 0 if self._are_texts else self._runs_of_objects + 1
-        self._are_texts = self._keys_are_text and self._runs_of_objects % _TEXTS_AGAIN == 0
 
     def _run_one(self, message: Message, loads: Loads | None) -> Refusal | None:
         """Collect the rows of a message in ``_rows``. Return the refusal of a message that cannot become rows."""

@@ -54,7 +54,6 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Return the report as sections of text, without empty sections."""
     unchecked = sum(each.unchecked_offsets for each in report.partitions)
     how = "by the offsets in them" if report.by == "column" else "by their names"
     sections = [
@@ -186,7 +185,7 @@ def audit(settings: Settings, options: Namespace) -> int:
         partitions = []
         for tp, group in groupby(sorted(table.files), itemgetter(0, 1)):
             parts = list(group)
-            portions = held.portions(parts) if held else _by_name(parts)
+            portions = held.portions(parts) if held else [_ranges_in_names(parts)]
             partitions.append(find(table, parts, portions, partial(dead_letter.count, tp), most))
     misplaced = held.misplaced if held else []
     report = Report(
@@ -218,7 +217,6 @@ def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root
     yield from ((file.key, file.size) for file in Rewrite(catalog, store, None, 0).files())
 
 
-def _by_name(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    """Yield the ranges of offsets in the names of files, as one record batch."""
+def _ranges_in_names(parts: Sequence[Part]) -> pa.RecordBatch:
     columns = [[part.first for part in parts], [part.last for part in parts], range(len(parts))]
-    yield pa.record_batch(columns, schema=RANGES.append(pa.field("part", pa.int64())))
+    return pa.record_batch(columns, schema=RANGES.append(pa.field("part", pa.int64())))

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import parse_qsl
 
 from azure.core import exceptions as azure
 from requests.exceptions import SSLError
@@ -66,17 +65,11 @@ class Access:
 
 def access_of(target: AzureTarget) -> Access:
     """Return the hints for the credentials of a container. Hints contain no secrets."""
-    variable, signature = "AZURE_STORAGE_SAS_TOKEN", target.sas_token
-    if target.connection_string:
-        variable = "AZURE_STORAGE_CONNECTION_STRING"
-        signature = target.connection_string.partition("SharedAccessSignature=")[2]
-    if signature:
-        parts = dict(parse_qsl(signature.partition(";")[0].lstrip("?")))
-        permits, end = (parts.get(name, "the container's policy") for name in ("sp", "se"))
+    variable = "AZURE_STORAGE_CONNECTION_STRING" if target.connection_string else "AZURE_STORAGE_SAS_TOKEN"
+    if target.sas_token or "SharedAccessSignature=" in (target.connection_string or ""):
         return Access(
-            f"Check {variable}: is its signature complete, and of this account? It expires at {end}",
-            f"Set {variable} with a signature for the container that permits read, create, write, delete and list "
-            f"(sp=rcwdl); the present one permits sp={permits} until {end}",
+            f"Check {variable}: is its signature complete, of this account, and not expired?",
+            f"Set {variable} with a signature that permits read, create, write, delete and list (sp=rcwdl)",
         )
     if target.key or target.connection_string:
         variable = "AZURE_STORAGE_KEY" if target.key else variable
@@ -111,7 +104,6 @@ def translate(error: azure.AzureError, doing: str, access: Access, *, was_author
 
 
 def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> ConnectorError:
-    """Translate an error that the service has reported."""
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
@@ -126,7 +118,6 @@ def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> 
 
 
 def _from_refusal(code: str, doing: str, cause: str, access: Access) -> ConnectorError:
-    """Translate an error of authentication or authorisation."""
     if "date header too old" in cause.lower():
         return RetryableError(doing, cause, _CLOCK_HINT)  # a wrong clock, or the machine slept after signing
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:

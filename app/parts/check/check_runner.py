@@ -22,8 +22,6 @@ _WIDTH: Final = 9  # number of characters of the longest name of a check
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one system or setting."""
-
     name: str
     subject: str  # what is checked, for example an address
     work: Callable[[], str]  # a function that returns the result in a few words, or raises ``ConnectorError``

@@ -88,10 +88,6 @@ class History:
         parts = [[*part] for is_outage, part in groups if is_outage]
         return [(now - part[0].at, now - part[-1].at) for part in parts]
 
-    def commits(self, now: float) -> list[float]:
-        """Return the times of commits with rows, in seconds ago."""
-        return [now - end.at for begin, end in pairwise(self._samples.copy()) if end.rows > begin.rows]
-
     def _steps(self, width: float) -> list[Sample]:
         """Return samples that are at least ``width`` seconds apart, from the oldest to the newest sample."""
         taken: list[Sample] = []
@@ -118,7 +114,6 @@ class Chart:
         moments: The labels of the time axis. Each has the coordinate x, the label, and SVG's ``text-anchor``.
         lines: The parts of the curve, as points (x, y). An unknown value begins another part.
         outages: The outages of other systems. Each has the coordinate x and the width.
-        commits: The coordinate x of each commit with rows.
     """
 
     WIDTH: ClassVar = 400
@@ -132,7 +127,6 @@ class Chart:
     moments: list[tuple[float, str, str]]
     lines: list[list[tuple[float, float]]]
     outages: list[tuple[float, float]]
-    commits: list[float]
 
 
 def window(span: float) -> float:
@@ -150,12 +144,7 @@ def ticks(highest: float) -> list[float]:
     return [index * step for index in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
-def lay_out(
-    points: Sequence[Point],
-    seconds: float,
-    outages: Sequence[tuple[float, float]] = (),
-    commits: Sequence[float] = (),
-) -> Chart:
+def lay_out(points: Sequence[Point], seconds: float, outages: Sequence[tuple[float, float]] = ()) -> Chart:
     """Return the chart of the last ``seconds``, one of ``_WINDOWS``. ``points`` must be in the order of time."""
     shown = [point for point in points if point.ago <= seconds]
     marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))
@@ -180,5 +169,4 @@ def lay_out(
             for begin, end in outages
             if end < seconds
         ],
-        commits=[x(ago) for ago in commits if ago <= seconds],
     )

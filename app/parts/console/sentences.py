@@ -27,7 +27,6 @@ _DEFAULT_TARGET_MB: Final = 16
 _MISSED: Final = 2.1  # number of maintenance periods; the alert has the same limit
 _NAMED: Final = 3  # maximum number of names of tables or topics in a sentence
 _DELETED = "It does not exist in Kafka. If it is created again, the connector reads it from its first record"
-_OFTEN: Final = 5  # number of takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
     "Kafka": "Kafka",
@@ -95,7 +94,6 @@ class Sentence:
 
 
 def headline(status: ShownStatus) -> Sentence:
-    """Return the most important sentence about the connector's state."""
     return next(chain(_ending(status), _in_part(status), _waiting(status), _consuming(status)))
 
 
@@ -300,13 +298,6 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
             f"{counted(len(left_out), 'topic')} not written by this replica: {', '.join(sorted(left_out)[:_NAMED])}",
             "many-topics#topics-that-come-and-go",
             _join(*(f"{topic}: {why}" for topic, why in sorted(left_out.items())[:_NAMED])),
-        )
-    if totals.fenced > _OFTEN:
-        yield Sentence(
-            "wait",
-            f"Other members took over partitions {totals.fenced:,} times since the start",
-            "operations#replicas",
-            "If another deployment uses the same CONSUMER_GROUP and table, stop one of them",
         )
     if totals.rescued:
         yield Sentence(

@@ -90,7 +90,7 @@ def render(view: View) -> str:
         remarks=list(remarks(status)),
         rate=rate,
         byte_rate=byte_rate,
-        rates=lay_out(history.rates(now, step), seconds, outages, history.commits(now)),
+        rates=lay_out(history.rates(now, step), seconds, outages),
         ages=lay_out(history.series(now, step, "age"), seconds, outages),
         lags=lay_out(history.series(now, step, "lag"), seconds, outages),
         memory=formatting.size(sum(memory.values())) if memory else _UNKNOWN,
@@ -119,7 +119,6 @@ def render_document(path: str, document: Document) -> str:
 
 
 def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
-    """Return the values that the status page and the lists show."""
     status, top = view.status, headline(view.status)
     names = (status.settings.deployment_name, status.settings.replica_name)
     groups = {"Assigned": [row.tp for row in status.rows]}
@@ -146,7 +145,6 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
-    """Return the name, tone and state of each system that the connector uses."""
     live, is_found = status.live, status.located is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}

@@ -67,10 +67,6 @@ _CLOCK = "short-lived token"  # in Google's message about a token with a wrong t
 # The keys are reasons in Google's answers, or words in messages.
 _RULES = ErrorRules(
     {
-        "object mutation operations": Rule(
-            RetryableError,
-            "Google accepts about one write of an object per second: if this continues, raise COMMIT_INTERVAL",
-        ),
         "rateLimitExceeded": PASSES,
         "userRateLimitExceeded": PASSES,
         "quotaExceeded": PASSES,
@@ -156,7 +152,8 @@ class GcsStore(CloudStore):
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
         """Raise ``NotFound`` if the bucket is missing. Only the message distinguishes a missing bucket and object."""
-        if not message_of(error).startswith("No such object"):
+        message = _texts_of(error.response)[0] if error.response is not None else ""
+        if not message.startswith("No such object"):
             next(self._pages(key, size=1), None)
 
     @cached_property
@@ -219,13 +216,7 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
     return FatalError(doing, _plain(str(error)), "Check STORAGE_URL and the credentials")
 
 
-def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """Return Google's message in a refusal; empty if the answer is not from Google."""
-    return _texts_of(error.response)[0] if error.response is not None else ""
-
-
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
-    """Translate an error that the store has reported."""
     status = response.status_code
     message, reason = _texts_of(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"

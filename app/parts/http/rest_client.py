@@ -54,10 +54,6 @@ class Credentials:
     key: str | None = None
 
     @property
-    def secret(self) -> str | None:
-        return self.token or self.password
-
-    @property
     def authorization(self) -> str | None:
         """The HTTP header ``Authorization``; ``None`` without a login."""
         if self.token:
@@ -116,7 +112,6 @@ class RestClient:
             raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it again, without quotes and line ends")
         self._service = service
         self._url = url
-        self._secret = credentials.secret
         self._session = requests.Session()
         # With trust_env, a netrc file would replace the token. Without trust_env, requests ignores the variables for
         # proxies and CA certificates, so this class reads these variables.
@@ -131,7 +126,7 @@ class RestClient:
         self._session.headers["Accept-Encoding"] = "identity"
         if credentials.authorization:
             self._session.headers["Authorization"] = credentials.authorization
-            add_secrets(credentials.secret)
+            add_secrets(credentials.token, credentials.password)
             add_login(credentials.authorization)
 
     def ask(
@@ -183,9 +178,8 @@ class RestClient:
             hint = f"Set {self._service.url_variable} to the final address; this address redirects to {location}"
             raise FatalError(doing, answer.summary, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise FatalError(
-                doing, answer.summary, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}"
-            )
+            verb = "Check" if "Authorization" in self._session.headers else "Set"
+            raise FatalError(doing, answer.summary, f"{verb} {self._service.token_variable}")
         if response.ok:
             check_answer(body, limit, doing, self._service.url_variable)
         return answer

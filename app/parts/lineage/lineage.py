@@ -46,7 +46,8 @@ class Lineage(Thread):
     def __init__(self, connector: Connector, lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
         self._settings, self._lakes = connector.settings, connector.lakes
-        self._topics, self._broker = dict.fromkeys(lane.topics), _broker(lane)
+        brokers = lane.application.config.broker_address.bootstrap_servers
+        self._topics, self._broker = dict.fromkeys(lane.topics), f"kafka://{brokers.partition(',')[0]}"
         self._counts = connector.runtime.metrics.counts
         self._id, self._reported = str(generate_new_uuid()), dict[str, Totals]()
         self._state, self._is_failing = RunState.START, False
@@ -159,10 +160,6 @@ def _refuse_redirect(answer: Any, **_: Any) -> None:
     if answer.is_redirect:  # after a redirect, the client would lose the event
         answer.close()
         raise OSError(f"it answers {answer.status_code} and redirects to {answer.headers['Location']}")
-
-
-def _broker(lane: Lane) -> str:
-    return f"kafka://{lane.application.config.broker_address.bootstrap_servers.partition(',')[0]}"
 
 
 def _fields(kind: pa.DataType) -> list[facet_v2.schema_dataset.SchemaDatasetFacetFields]:

@@ -96,8 +96,15 @@ class QuixCatalog(Catalog):
         return table
 
     def sync_properties(self, table: CatalogTable, spec: PartitionSpec) -> None:
-        """If properties of an existing table differ from the settings, update the properties in one request."""
-        changes = _changes(table.properties, spec)
+        """If properties of an existing table differ from the settings, update the properties in one request.
+
+        The connector decides which columns have bounds. The properties for the order of rows are only set if they are
+        missing, because the table's owner may have set them.
+        """
+        stored, stats = table.properties, sorted(spec.stats_columns) or None
+        changes: dict[str, Any] = {} if _listed(stored.get("stats_columns")) == stats else {"stats_columns": stats}
+        ordering = _filled(timestamp_column=spec.timestamp_column, sort_column=spec.sort_column)
+        changes |= {name: value for name, value in ordering.items() if not stored.get(name)}
         if changes:
             doing = f"changing {', '.join(changes)} of {self._table_words}"
             self._ask_optionally("PATCH", "properties", doing, {"properties": changes})
@@ -170,20 +177,6 @@ class QuixCatalog(Catalog):
 
 def _filled(**properties: Any) -> Mapping[str, Any]:
     return {name: value for name, value in properties.items() if value}
-
-
-def _changes(stored: Mapping[str, Any], spec: PartitionSpec) -> Mapping[str, Any]:
-    """Return the properties of a table that must be changed.
-
-    The connector decides which columns have bounds. The property for the order of rows is only set if it is missing,
-    because the table's owner may have set this property.
-    """
-    changes: dict[str, Any] = {}
-    stats = sorted(spec.stats_columns) or None
-    if _listed(stored.get("stats_columns")) != stats:
-        changes["stats_columns"] = stats
-    ordering = _filled(timestamp_column=spec.timestamp_column, sort_column=spec.sort_column)
-    return changes | {name: value for name, value in ordering.items() if not stored.get(name)}
 
 
 def _listed(stored: object) -> list[str] | None:

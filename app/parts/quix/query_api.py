@@ -36,30 +36,26 @@ class QueryApi:
     def files_added(self, files: Sequence[DataFile]) -> None:
         """Put a notification about these files into the queue, without waiting. A full queue drops notifications."""
         if self._pool.waiting < self._most_waiting:
-            self._pool.submit(self._send_all, files)
+            self._pool.submit(self._send, files)
         else:
             self._log_failure(f"{self._doing}: the queue is full")
 
     def close(self, seconds: float) -> None:
-        """Send the waiting notifications within ``seconds``."""
         self._pool.join(seconds)
 
-    def _send_all(self, files: Sequence[DataFile]) -> None:
-        for portion in portions(files, entry):
-            self._send(portion)
-
     def _send(self, files: Sequence[DataFile]) -> None:
-        body = {"namespace": self._namespace, "files": [entry(file) for file in files]}
-        try:
-            answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)
-        except ConnectorError as error:
-            self._log_failure(str(error))
-            return
-        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            self._log_failure(f"{self._doing}: {answer.summary}")
-        elif self._is_failing:
-            self._is_failing = False
-            logger.info("%s: it works again", self._doing)
+        for portion in portions(files, entry):
+            body = {"namespace": self._namespace, "files": [entry(file) for file in portion]}
+            try:
+                answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)
+            except ConnectorError as error:
+                self._log_failure(str(error))
+                continue
+            if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+                self._log_failure(f"{self._doing}: {answer.summary}")
+            elif self._is_failing:
+                self._is_failing = False
+                logger.info("%s: it works again", self._doing)
 
     def _log_failure(self, message: str) -> None:
         """Log a warning for the first failure. Do not warn again until a notification succeeds."""

@@ -37,6 +37,7 @@ _PRODUCER_SETTINGS = {
     "message.timeout.ms": 60_000,
 }
 _EARLIEST_MS = 1  # used instead of 0, because Kafka's client replaces the timestamp 0 by the present time
+_BROKER_SECONDS = 10.0  # time limit of the first answer
 _FLUSH_SECONDS = 1.0  # short, because a signal is only handled between two flushes
 _LASTING = frozenset(
     {
@@ -51,11 +52,10 @@ _LASTING = frozenset(
 _HINT = "Run the command again; this sends earlier records twice"
 
 
-def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0) -> int:
+def replay(settings: Settings, options: Namespace) -> int:
     """Send the selected records of the table's dead letter to Kafka, or only count these records.
 
-    With ``--delete``, a file is deleted after the broker has acknowledged all records of the file. If the broker does
-    not answer within ``broker_seconds``, the command fails.
+    With ``--delete``, a file is deleted after the broker has acknowledged all records of the file.
     """
     store, location, *_ = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
@@ -68,7 +68,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
         print_line(f"no dead letter in {where}")
         return 0
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
-        sender = None if options.dry_run else _new_sender(settings, location, options.to, Path(scratch), broker_seconds)
+        sender = None if options.dry_run else _new_sender(settings, location, options.to, Path(scratch))
         letters = _Letters(store, Path(scratch), options, sender)
         try:
             for key in keys:
@@ -215,14 +215,12 @@ class _Letters:
             )
 
 
-def _new_sender(
-    settings: Settings, location: TableLocation, to: str | None, scratch: Path, broker_seconds: float
-) -> Sender:
+def _new_sender(settings: Settings, location: TableLocation, to: str | None, scratch: Path) -> Sender:
     producing = {**EVERY_CLIENT, **_PRODUCER_SETTINGS}
     application = new_application(Application, settings, location, scratch, producer_extra_config=producing)
     with asking_for_topics(settings):
         connection = application.config.broker_address
-    topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=broker_seconds)
+    topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, settings, workspace, to)
 

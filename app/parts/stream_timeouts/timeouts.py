@@ -85,25 +85,18 @@ class EventTopic:
             logger.warning("stream timeouts: an event for topic %s is lost: %s%s", self._topic, reason, since)
 
 
-class Announcer:
-    """Sends message keys that have timed out to the topic, and to ``on_stream_timeout`` of ``app.transform``."""
-
-    def __init__(self, events: EventTopic | None, hook: Hook | None) -> None:
-        self._events = events
-        self._hook = hook
-        self._failures = OnceAMinute()
-
-    def notify(self, key: bytes) -> None:
-        if self._events:
-            self._events.send(key)
-        if self._hook:
-            try:
-                self._hook(key)
-            except Exception as error:
-                logger.debug("on_stream_timeout()", exc_info=True)  # the error may contain the key
-                if (since := self._failures.turn()) is not None:
-                    raised = type(error).__name__ + at_line_of(error)
-                    logger.error("on_stream_timeout() raised %s; continuing%s", raised, since)  # noqa: TRY400
+def notify(events: EventTopic | None, hook: Hook | None, failures: OnceAMinute, key: bytes) -> None:
+    """Send a message key that has timed out to the topic, and to ``on_stream_timeout`` of ``app.transform``."""
+    if events:
+        events.send(key)
+    if hook:
+        try:
+            hook(key)
+        except Exception as error:
+            logger.debug("on_stream_timeout()", exc_info=True)  # the error may contain the key
+            if (since := failures.turn()) is not None:
+                raised = type(error).__name__ + at_line_of(error)
+                logger.error("on_stream_timeout() raised %s; continuing%s", raised, since)  # noqa: TRY400
 
 
 class StreamTimeouts:
@@ -141,6 +134,6 @@ class StreamTimeouts:
             max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,
             is_heard=is_heard,
             raw_keys=self._raw_keys,
-            notify=Announcer(events, self._hook).notify,
+            notify=partial(notify, events, self._hook, OnceAMinute()),
             on_turn=events.turn if events else lambda: None,
         )

@@ -176,13 +176,11 @@ class TimeoutTracker(SinkObserver):
             if not any(key in others.last_seen for others in self._timers.values())
         ]
         if silent:
-            logger.info("%s timed out (%s)", _names([key for key, _ in silent]), self._silence(silent))
+            longest = max(silence for _, silence in silent) * 1000
+            reason = f"silence {longest:,.0f} ms >= threshold {self.timeout_ms:,} ms"
+            logger.info("%s timed out (%s)", _names([key for key, _ in silent]), reason)
         for key, _ in silent:
             self.notify(key)
-
-    def _silence(self, silent: Sequence[tuple[bytes, float]]) -> str:
-        longest = max(silence for _, silence in silent) * 1000
-        return f"silence {longest:,.0f} ms >= threshold {self.timeout_ms:,} ms"
 
     def _since_turn(self, now: float) -> float:
         return min(now - self._turned, _LONGEST_TURN_SECONDS)

@@ -50,9 +50,8 @@ from app.retries import Request, Waits
 from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka_client import new_application, open_topic
 from app.service.lake import new_lake, new_location, new_store
-from app.service.lane_choice import LaneChoice, choose_lane
 from app.service.plain_lane import new_reader
-from app.service.user_transform import load_customised
+from app.service.user_transform import LaneChoice, choose_lane, load_customised
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT
@@ -61,7 +60,6 @@ _OFFSET: Final = "__offset"
 _PORTION: Final = 1_000
 _BROKER_SECONDS: Final = 10.0
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
-
 
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
 """The value, message key, timestamp in milliseconds, and headers of a Kafka record."""

@@ -69,23 +69,14 @@ class Plan:
             f"a day      {counted(self.folders_a_day, 'folder')} or more, {counted(self.files_a_day, 'file')} or more",
             f"a month    {self.gb_a_month:,.2f} GB more, {self.requests_a_month:,} writing requests: "
             f"{self.cost_a_month:,.2f} by --put-price and --gb-price",
-            *(f"bad        {count:,}: {reason}" for reason, count in self.bad_reasons.items()),
+            *(f"bad        {count:,}: {cut(one_line(reason), _SHOWN)}" for reason, count in self.bad_reasons.items()),
             *(f"advice     {each}" for each in self.advice),
         ]
 
     def short(self) -> str:
-        if not self.records:
-            return "the topic has no records yet"
-        return "; ".join(
-            [
-                f"of {counted(self.records, 'record')} {self.bad:,} bad, {self.rescued:,} with values in _rescued_data",
-                _rate(self.records_a_second),
-                f"a batch makes {counted(self.folders_a_batch, 'file')} or more, of {self.bytes_a_file:,} bytes",
-                f"a month {self.gb_a_month:,.2f} GB and {self.requests_a_month:,} writing requests",
-                *(f"{count:,} bad: {cut(one_line(reason), _SHOWN)}" for reason, count in self.bad_reasons.items()),
-                *self.advice,
-            ]
-        )
+        """Return the plan as one line without the columns."""
+        records, _, *rest = (" ".join(line.split()) for line in self.lines())
+        return "; ".join([records, *rest]) if self.records else "the topic has no records yet"
 
 
 def _rate(a_second: float) -> str:

@@ -6,7 +6,6 @@ from confluent_kafka import KafkaError
 from app.kafka.login_errors import is_refused, login_hint
 
 ALERT = "ssl://b:1/bootstrap: Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required"
-EXPIRED = "ssl://b:1/bootstrap: SSL handshake failed: error:0A000415:SSL routines::sslv3 alert certificate expired"
 NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
 TRANSPORT, AUTHENTICATION = KafkaError._TRANSPORT, KafkaError._AUTHENTICATION
 
@@ -15,7 +14,6 @@ TRANSPORT, AUTHENTICATION = KafkaError._TRANSPORT, KafkaError._AUTHENTICATION
     ("cause", "hint"),
     [
         (ALERT, "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
-        (EXPIRED, "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart"),
         ("ssl://b.alerting:1: SSL handshake failed: certificate verify failed", "Check KAFKA_SSL_CA_LOCATION"),
         (NO_TOKEN + '{"error": "invalid_client"}', "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"),
         (NO_TOKEN + '{"error": "invalid_scope"}', "KAFKA_OAUTH_SCOPE"),

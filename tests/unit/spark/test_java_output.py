@@ -10,8 +10,7 @@ from subprocess import DEVNULL, PIPE
 import pytest
 
 from app.errors import ConfigError, ConnectorError, SparkLostError
-from app.spark.find_java import Java
-from app.spark.java_process import connect, extra_options, start_java
+from app.spark.java_process import connect, start_java
 from dev.connector import REPO
 from tests.support.waiting import wait_until
 
@@ -35,14 +34,6 @@ def test_what_java_prints_becomes_lines_of_the_log(tmp_path: Path, caplog: pytes
     ]
 
 
-def test_options_with_an_open_quote_are_an_error_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c' -Dd=e")
-    assert extra_options() == ["-Da=b c", "-Dd=e"]
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c")
-    with pytest.raises(ConfigError, match="SPARK_SUBMIT_OPTS cannot be read: No closing quotation"):
-        extra_options()
-
-
 @pytest.mark.parametrize(
     ("said", "seconds", "kind", "cause"),
     [
@@ -60,11 +51,11 @@ def test_a_java_that_lives_and_never_listens_is_ended(
     assert java.end() < 0
 
 
-def _program(folder: Path, does: str) -> Java:
+def _program(folder: Path, does: str) -> Path:
     program = folder / "java"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
-    return Java(program, 25)
+    return program
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)", "raise ValueError"])
@@ -73,7 +64,7 @@ def test_java_ends_with_us_also_where_it_does_not_read_its_input(tmp_path: Path,
     java = _program(tmp_path, "exec sleep 600")
     script = (
         "import os; from pathlib import Path; from app.spark.java_process import *\n"
-        f"java = start_java(Java(Path({str(java.path)!r}), 25), '512m', Path({str(tmp_path)!r}))\n"
+        f"java = start_java(Path({str(java)!r}), '512m', Path({str(tmp_path)!r}))\n"
         f"print(java.process.pid, flush=True)\n{end}"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=REPO, stdout=PIPE, stderr=DEVNULL, check=False)

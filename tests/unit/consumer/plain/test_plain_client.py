@@ -67,6 +67,6 @@ def test_a_refused_login_is_told_in_one_line_and_no_outage(caplog: pytest.LogCap
 
     assert presence.is_there
     [line] = caplog.messages
-    assert line.startswith(f"logging in to Kafka: {EXPIRED}. Replace KAFKA_SSL_CERTIFICATE")
+    assert line.startswith(f"logging in to Kafka: {EXPIRED}. The brokers require a client certificate")
     assert "No record is lost" in line
     assert "\n" not in line

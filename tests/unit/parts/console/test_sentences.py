@@ -7,7 +7,6 @@ import pytest
 
 from app.config.parsers import schedule
 from app.model import Maintenance
-from app.monitoring.metrics import Totals
 from app.parts.console.sentences import Sentence, headline, remarks
 from app.parts.console.shown_status import of_tables
 from app.parts.console.status_page import View, render
@@ -87,14 +86,11 @@ def test_red_is_where_somebody_has_to_do_something(name: str) -> None:
     assert is_red == (top(VIEWS[name]()).tone == "bad")
 
 
-def test_partitions_that_move_again_and_again_and_records_that_are_left_out() -> None:
+def test_records_that_are_left_out() -> None:
     view = running()
     assert not list(remarks(view.status))
-    view = changed(view, counts=replace(view.status.counts, totals=Totals(fenced=6)), skipped=3)
-    assert [found.title for found in remarks(view.status)] == [
-        "3 records skipped since the start (ON_BAD_RECORD=skip)",
-        "Other members took over partitions 6 times since the start",
-    ]
+    [found] = remarks(changed(view, skipped=3).status)
+    assert found.title == "3 records skipped since the start (ON_BAD_RECORD=skip)"
 
 
 def test_topics_that_are_not_written() -> None:

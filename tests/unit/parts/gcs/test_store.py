@@ -109,7 +109,7 @@ def error_of_upload(kind: type[ConnectorError], file: Path, answer: Answer) -> C
     ("answer", "shown"),
     [
         (refusal(503, "backendError", "Backend Error"), "Backend Error (backendError)"),
-        (refusal(429, "rateLimitExceeded", TOO_OFTEN), "raise COMMIT_INTERVAL"),
+        (refusal(429, "rateLimitExceeded", TOO_OFTEN), "reduce your request rate"),
         (refusal(429, "rateLimitExceeded", "Too many requests of this project"), "Too many requests of this project"),
         (refusal(403, "rateLimitExceeded", "Rate limit exceeded"), "Rate limit exceeded"),
         (refusal(409, "conflict", "The object was edited during the operation"), "edited during"),

@@ -1,7 +1,6 @@
 """``replay`` as far as it needs no Kafka: which records it selects, and what it says where it cannot send them."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -9,7 +8,6 @@ import pytest
 
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
-from app.parts.replay.command import replay
 from app.reason_texts import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
@@ -75,7 +73,7 @@ def test_options_select_records(
 def test_a_broker_that_is_away_is_worth_another_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_letter(tmp_path, "a.parquet", [rejected(1)])
     broker = f"127.0.0.1:{free_ports(1)[0]}"
-    with patch("app.parts.replay.command.replay", partial(replay, broker_seconds=0.0)):
+    with patch("app.parts.replay.command._BROKER_SECONDS", 0.0):
         code = run_command(local_settings(tmp_path, KAFKA_BOOTSTRAP_SERVERS=broker), "replay", "--delete")
     assert code == 75
     assert f"ERROR! connecting to Kafka at {broker}: " in capsys.readouterr().err

@@ -16,7 +16,8 @@ from quixstreams.kafka import ConnectionConfig
 
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
-from app.parts.stream_timeouts.timeouts import Announcer, EventTopic, StreamTimeouts
+from app.logs import OnceAMinute
+from app.parts.stream_timeouts.timeouts import EventTopic, StreamTimeouts, notify
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from app.service.formats import new_deserializer
 from tests.support.environment import load
@@ -145,9 +146,9 @@ def test_a_function_that_fails_is_told_once_a_minute_without_the_key_and_spoils_
         told.append(key)
         raise ValueError(f"no such device: {key!r}")
 
-    announcer = Announcer(topic, fail)
+    failures = OnceAMinute()
     for _ in range(3):
-        announcer.notify(b"sensor-a\xff")
+        notify(topic, fail, failures, b"sensor-a\xff")
     topic.turn()
     topic.close()
     assert told == [b"sensor-a\xff"] * 3
