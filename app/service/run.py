@@ -25,10 +25,11 @@ from app.service.connector import Connector, Records
 from app.service.formats import new_batch_limits, new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import new_store, open_lake
+from app.service.lane_choice import choose_lane
 from app.service.plain_lane import new_plain_lane
 from app.service.probes import live, new_monitor
 from app.service.process import Process, StopRequested
-from app.service.user_transform import choose_lane, load_customised
+from app.service.user_transform import load_customised
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings

@@ -389,7 +389,7 @@ a row of transform() changes with the object that gave it
 - own_copy(value)
 + value
 
-[app/service/user_transform.py: lane_choice]
+[app/service/lane_choice.py: lane_choice]
 a stream that transform() changes in place counts as untouched
 - given.stream.parents or given.stream.children
 + given.stream.children

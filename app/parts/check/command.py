@@ -38,8 +38,9 @@ from app.service.formats import new_deserializer
 from app.service.framework_lane import names_of_dataframes
 from app.service.kafka_client import new_application, open_topic, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location, new_store
+from app.service.lane_choice import choose_lane
 from app.service.tables import topics_among
-from app.service.user_transform import choose_lane, load_customised
+from app.service.user_transform import load_customised
 from app.spark.java_process import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter

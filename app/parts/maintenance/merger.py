@@ -21,7 +21,7 @@ from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork
-from app.parts.quix.file_entries import write_index
+from app.parts.quix.virtual_index import write_index
 from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
 from app.storage.targets import AzureTarget, S3Target, StorageTarget

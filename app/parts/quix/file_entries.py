@@ -1,14 +1,12 @@
-"""Describes files for requests to the catalog, and writes the index files of virtual partitions.
+"""Describes files for requests to the catalog. A zone map contains the smallest and the largest value of a column.
 
-A zone map contains the smallest and the largest value of a column. A reader skips a file if the zone maps show that no
-row meets the reader's condition. Therefore a bound may be too wide, but never too narrow. If a bound is uncertain, the
-column has no zone map.
+A reader skips a file if the zone maps show that no row meets the reader's condition. Therefore a bound may be too wide,
+but never too narrow. If a bound is uncertain, the column has no zone map.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -117,29 +115,3 @@ def portions(
         size += more
     if portion:
         yield portion
-
-
-def write_index(
-    data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
-) -> bool:
-    """Write the index file of a data file. Return false if the data file contains no virtual partition values.
-
-    Virtual partition columns have no folders, so the catalog reads the partition tree from index files. Index files
-    contain no records, so a failure does not stop a batch.
-
-    The index file contains the distinct values of the virtual columns, in the order of the partition tree. Missing
-    columns, lists and structs are omitted. Each row also contains the file's partition values, as unescaped strings.
-    """
-    with pq.ParquetFile(data_file) as file:
-        schema = file.schema_arrow
-        names = [name for name in virtual_columns if name in schema.names]
-        present = [name for name in names if not pa.types.is_nested(schema.field(name).type)]
-        if not present:
-            return False
-        table = file.read(columns=present).select(present)
-    index = table.group_by(present).aggregate([])
-    for name, value in partition_values.items():
-        if name not in present:
-            index = index.append_column(name, pa.repeat(pa.scalar(value, pa.string()), index.num_rows))
-    pq.write_table(index, path)
-    return True

@@ -50,8 +50,9 @@ from app.retries import Request, Waits
 from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka_client import new_application, open_topic
 from app.service.lake import new_lake, new_location, new_store
+from app.service.lane_choice import LaneChoice, choose_lane
 from app.service.plain_lane import new_reader
-from app.service.user_transform import LaneChoice, choose_lane, load_customised
+from app.service.user_transform import load_customised
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT

@@ -317,7 +317,7 @@ def test_a_full_folder_is_told_where_indexes_are_written_too(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.parts.quix.file_entries.write_index", full)
+    monkeypatch.setattr("app.parts.quix.virtual_index.write_index", full)
     line = new_line(virtual=["q"])
     line.batch(piece({"p": "a", "q": "x", "v": 1}))
     assert "TMPDIR" in str(line.failure())

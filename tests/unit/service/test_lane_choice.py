@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from quixstreams.dataframe import StreamingDataFrame
 
-from app.service.user_transform import Customised, choose_lane, load_customised
+from app.service.lane_choice import choose_lane
+from app.service.user_transform import Customised, load_customised
 from tests.support.environment import load
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.parts.quix.file_entries import write_index
+from app.parts.quix.virtual_index import write_index
 
 
 def sidecar(folder: Path, columns: dict[str, Any], virtual: list[str], **values: str) -> pa.Table | None:
