@@ -120,7 +120,11 @@ def test_a_document_of_a_later_version_ends_the_start_and_nothing_is_written(
     refusal = "it has version 9, and this release of the connector reads up to "
     assert refusal in connector.log
     if document.endswith("*.json"):
-        variables = environment({**table.settings, "input": table.scenario.topic})
+        kafka = {
+            "KAFKA_BOOTSTRAP_SERVERS": table.scenario.kafka.bootstrap_servers,
+            "CONSUMER_GROUP": table.scenario.group,
+        }
+        variables = environment({**table.settings, **kafka, "input": table.scenario.topic})
         assert refusal in run_main("check", "--without", "spark", environment=variables).stdout
     assert {each: each.read_bytes() for each in filter(Path.is_file, table.scenario.lake.folder.rglob("*"))} == objects
 
