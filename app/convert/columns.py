@@ -35,12 +35,11 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
     """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or there are too many cells."""
-    values = values if isinstance(values, list) else list(values)
-    is_map = Pairs in set(map(type, values))
-    if not is_map and (_is_deep(values) or _is_sparse(values, are_records=are_records)):
+    kinds = set(map(type, values))
+    if not kinds.isdisjoint(_NESTED) and (_is_deep(values) or _is_sparse(values, are_records=are_records)):
         return None
     try:
-        array = _map_array(values, infer) if is_map else pa.array(values)
+        array = _map_array(values, infer) if Pairs in kinds else pa.array(values)
     except CONVERSION_ERRORS:
         return None
     return array if isinstance(array, pa.Array) else None

@@ -69,6 +69,7 @@ TYPED = {
     "price": pa.array([Decimal("12.34"), Decimal("-0.01"), None], pa.decimal128(10, 2)),
     "list": pa.array([[1, None], [], None], pa.list_(pa.int64())),
     "struct": pa.array([{"a": 1, "b": {"c": "x"}}, {"a": None, "b": None}, None]),
+    "map": pa.array([{"a": 1.5, "b": None}, {}, None], pa.map_(pa.string(), pa.float64())),
     "structs": pa.array([[{"a": 1.5}], [None], None], pa.list_(pa.struct([("a", pa.float64())]))),
 }
 
