@@ -143,7 +143,7 @@ def _fit_whole(
         return Column(None, kind, {}, None)
     if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
         return None
-    if fixed and contains(array.type, lambda each: pa.types.is_struct(each) and is_void(each)):
+    if fixed and contains(array.type, lambda part: pa.types.is_struct(part) and is_void(part)):
         return None  # {} becomes text if the user has set the column's type to string
     first = None
     if kind is None:
@@ -241,8 +241,8 @@ def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
     if pa.types.is_struct(kind) and pa.types.is_struct(source):
         types = {field.name: field.type for field in kind}
         return all(
-            accepts(types[each.name], each.type) if each.name in types else is_void(each.type, is_new=True)
-            for each in source
+            accepts(types[field.name], field.type) if field.name in types else is_void(field.type, is_new=True)
+            for field in source
         )
     if pa.types.is_nested(kind) and kind.id == source.id:
         return accepts(parts(kind)[-1], parts(source)[-1])

@@ -26,7 +26,7 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
 
 
 def infer_fields(values: list[dict[str, Any]], maps: Set[str]) -> dict[str, pa.Array | None]:
-    """Returns each field of the records as an array of an inferred type, in their order. Fields in ``maps`` have none."""
+    """Returns each field of the records as an array of an inferred type, in their order. ``maps`` have no array."""
     names = dict.fromkeys(name for value in values for name in value)
     records = infer(values, are_records=True) if maps.isdisjoint(names) else None
     if records is not None and pa.types.is_struct(records.type):
