@@ -111,7 +111,7 @@ class _Parser:
             case "array" | "map" as kind:
                 self._expect("<", f"after {kind}, as in array<string> or map<string,double>")
                 if kind == "map" and self.type() != pa.string():
-                    raise ValueError(f"the keys of a map are string, as in map<string,double>, in {self._text!r}")
+                    raise ValueError(f"the keys of a map must be string, as in map<string,double>, in {self._text!r}")
                 if kind == "map":
                     self._expect(",", "after the type of the keys, as in map<string,double>")
                 item = self.type()

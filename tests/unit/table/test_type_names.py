@@ -81,7 +81,7 @@ def test_the_types_of_columns() -> None:
         (parse_type, "array<string", "'>' is missing after the type of the items of array"),
         (parse_type, "map<string,int", "'>' is missing after the type of the items of map"),
         (parse_type, "map<string>", "',' is missing after the type of the keys, as in map<string,double>"),
-        (parse_column_types, "a:map<int,double>", "keys of a map are string, as in map<string,double>, in 'a:map<int"),
+        (parse_column_types, "a:map<int,double>", "keys of a map must be string, as in map<string,double>, in "),
         (parse_type, "array<string>>", "'>' is unexpected in"),
         (parse_type, "decimal(10)", r"'decimal' is not a type. Types are .*decimal\(p,s\)"),
         (parse_type, "decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),
