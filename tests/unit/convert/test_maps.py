@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.consumer.rows import own_copy, text_of
 from app.model import Pairs
 from app.parts.avro.avro_messages import AvroMessages
 from app.table.type_names import parse_column_types, type_name
@@ -114,6 +115,13 @@ def test_a_map_of_values_without_a_schema_grows_like_any_column() -> None:
     for keys in ({7: 1}, {None: 1}, {"\ud800": 1}, {b"a": 1}):  # transform() may return them
         conversion = converted({"x": keys}, schema={"x": pa.map_(pa.string(), pa.int64())})
         assert rescued(conversion) != [None]
+
+
+def test_a_map_that_transform_passes_on_stays_a_map() -> None:
+    row: dict[str, Any] = {"x": Pairs(a=[1]), "y": {"z": Pairs()}}
+    copy = own_copy(row)
+    assert (copy, type(copy["x"]), type(copy["y"]["z"])) == (row, Pairs, Pairs)
+    assert text_of(row, 0) is None, "JSON has objects without a type for maps"
 
 
 def test_a_short_record_does_not_fill_the_memory_with_empty_cells() -> None:
