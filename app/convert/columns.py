@@ -35,27 +35,31 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
     """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or there are too many cells."""
-    kinds = set(map(type, values))
-    if not kinds.isdisjoint(_NESTED) and (_is_deep(values) or _is_sparse(values, are_records=are_records)):
+    kinds, inner = set(map(type, values)), _nested_kinds(values)
+    if inner is None or (not kinds.isdisjoint(_NESTED) and _is_sparse(values, are_records=are_records)):
         return None
     try:
-        array = _map_array(values, infer) if Pairs in kinds else pa.array(values)
+        array = (
+            _build(values, lambda _, part: infer(part), is_map=Pairs in kinds) if Pairs in inner else pa.array(values)
+        )
     except CONVERSION_ERRORS:
         return None
     return array if isinstance(array, pa.Array) else None
 
 
-def _is_deep(values: Iterable[Any]) -> bool:
-    """Whether values contain maps, or too many levels. Arrow's memory grows with their square: 900 need 250 MB."""
+def _nested_kinds(values: Iterable[Any]) -> set[type] | None:
+    """Returns the types of lists and objects; ``None`` for too many levels, as 900 levels need 250 MB in Arrow."""
+    kinds: set[type] = set()
     for _ in range(MAX_DEPTH + 2):  # one level for the record, ``MAX_DEPTH`` levels for a column, and one more
         # The garbage collector does not track a dictionary that contains only numbers and texts.
         nested = list(filter(gc.is_tracked, values))
-        if not nested or Pairs in set(map(type, nested)):
-            return bool(nested)
-        objects = [value for value in nested if type(value) is dict]
+        if not nested:
+            return kinds
+        kinds.update(map(type, nested))
+        objects = [value for value in nested if isinstance(value, dict)]
         lists = [value for value in nested if type(value) is list]
         values = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
-    return True
+    return None
 
 
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
@@ -133,9 +137,10 @@ def _join(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
 def _fit_whole(
     array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth
 ) -> Column | None:
-    if kind is not None and pa.types.is_map(kind):
-        with suppress(*CONVERSION_ERRORS):
-            stored = _map_array(values, partial(_fit_all, kind=kind.item_type, fixed=fixed, growth=growth))
+    if kind and contains(kind, pa.types.is_map) and not pa.types.is_list(kind):
+        with suppress(*CONVERSION_ERRORS, KeyError):  # KeyError: a field that the struct does not have
+            fit_part = partial(_fit_part, kind=kind, fixed=fixed, growth=growth)
+            stored = recast(_build(values, fit_part, is_map=pa.types.is_map(kind)), kind)
             return None if has_sparse_list(stored) else Column(stored, kind, {}, None)
     if array is None:
         return None
@@ -161,27 +166,31 @@ def _fit_whole(
     return None if stored is None or has_sparse_list(stored) else Column(stored, stored.type, {}, first)
 
 
-def _map_array(values: Sequence[Any], to_array: Callable[[list[Any]], pa.Array | None]) -> pa.MapArray:
-    """Converts objects to maps, and the values of all pairs with ``to_array``. May raise ``CONVERSION_ERRORS``."""
-    maps = [value for value in values if value is not None]
-    items = to_array(list(chain.from_iterable(map(dict.values, maps))))
-    keys = list(chain.from_iterable(maps))
-    if items is None or not {str}.issuperset(map(type, keys)):
-        raise ValueError
-    offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+def _build(values: Sequence[Any], to_array: Callable[[str, list[Any]], pa.Array | None], *, is_map: bool) -> pa.Array:
+    """Converts objects to maps or structs, whose fields ``to_array`` converts. May raise ``CONVERSION_ERRORS``."""
+    objects = [value for value in values if value is not None]
     mask = pa.array([value is None for value in values], pa.bool_())
-    return pa.MapArray.from_arrays(offsets, pa.array(keys, pa.string()), items, mask=mask)
+    keys = list(chain.from_iterable(map(dict.keys, objects)))
+    "".join(keys)  # raises TypeError if a key is not text
+    if is_map:
+        offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+        items = to_array("", list(chain.from_iterable(map(dict.values, objects))))
+        return pa.MapArray.from_arrays(offsets, pa.array(keys, pa.string()), items, mask=mask)
+    names = list(dict.fromkeys(keys))
+    children = [to_array(name, [(value or {}).get(name) for value in values]) for name in names]
+    return pa.StructArray.from_arrays(children, names, mask=mask)
 
 
-def _fit_all(items: list[Any], kind: pa.DataType, *, fixed: bool, growth: Growth) -> pa.Array | None:
-    """Fits the values of all pairs of a column. ``None`` if a value does not fit, or if there are too many cells."""
-    if len(items) * scalar_count(kind) > MOST_CELLS:
+def _fit_part(name: str, values: list[Any], kind: pa.DataType, *, fixed: bool, growth: Growth) -> pa.Array | None:
+    """Fits the values of a field or of a map. ``None`` if a value does not fit, or if there are too many cells."""
+    kind = kind.item_type if pa.types.is_map(kind) else kind.field(name).type
+    if len(values) * scalar_count(kind) > MOST_CELLS:
         return None
-    array = None if contains(kind, pa.types.is_map) else infer(items)  # Arrow would infer structs
-    column = coerce_array(array, items, kind, fixed=fixed, growth=replace(growth, free=0))
+    array = None if contains(kind, pa.types.is_map) else infer(values)  # Arrow would infer structs
+    column = coerce_array(array, values, kind, fixed=fixed, growth=replace(growth, free=0))
     if column.misfits or column.kind != kind:
         return None
-    return pa.nulls(len(items), kind) if column.array is None else column.array
+    return pa.nulls(len(values), kind) if column.array is None else column.array
 
 
 def _canonical(kind: pa.DataType) -> pa.DataType:

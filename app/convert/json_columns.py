@@ -55,8 +55,7 @@ class JsonMessages:
             texts, columns = _take_maps(texts, maps, fixed) if maps else (texts, {})
         except (ValueError, TypeError, AttributeError):  # not an object, or a number that orjson cannot write
             return None
-        others = parse(texts, kinds)
-        return None if others is None else {**others, **columns}
+        return None if (others := parse(texts, kinds)) is None else {**others, **columns}
 
     def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
         return has_field(self._json_of(values, headers), name)

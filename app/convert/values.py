@@ -72,14 +72,12 @@ class Growing:
     Each new field changes this object. A copy of the type for each new field would be slow.
     """
 
-    __slots__ = ("_fields", "_name", "folded", "is_in_map", "items", "kind", "width")
+    __slots__ = ("_fields", "_name", "folded", "is_map", "items", "kind", "width")
 
-    def __init__(self, kind: pa.DataType | None = None, *, is_in_map: bool = False) -> None:
+    def __init__(self, kind: pa.DataType | None = None) -> None:
         self.kind = kind  # ``None`` until a value decides the type
-        self.is_in_map = is_in_map
-        self.items: Growing | None = None  # the elements of a list, or the values of a map
-        if kind is not None and (pa.types.is_list(kind) or pa.types.is_map(kind)):
-            self.items = Growing(parts(kind)[-1], is_in_map=pa.types.is_map(kind))
+        self.is_map = kind is not None and pa.types.is_map(kind)
+        self.items = Growing(parts(kind)[-1]) if self.is_map or (kind and pa.types.is_list(kind)) else None
         self.width = 0 if self.items is None else scalar_count(kind)  # scalar fields of each list element or pair
         self.folded: set[str] = set()  # the names of the fields in lower case
         self._fields: dict[str, Growing] | None = None
@@ -91,10 +89,6 @@ class Growing:
             self._fields = {field.name: Growing(field.type) for field in self.kind or ()}
             self.folded.update(map(str.lower, self._fields))
         return self._fields
-
-    @property
-    def is_map(self) -> bool:
-        return self.items is not None and self.items.is_in_map
 
     @property
     def is_struct(self) -> bool:
@@ -224,7 +218,7 @@ class _Fitter:
             return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
         if is_new and lists >= MAX_LISTS and not is_empty(value):
             return _refused(value, kind, f"has more than {MAX_LISTS} levels of lists")
-        items, keys = kind.items or Growing(is_in_map=is_map), int(is_new and is_map)  # the keys are a column too
+        items, keys = kind.items or Growing(), int(is_new and is_map)  # the keys are a column too
         free, added, undo = self._growth.free, self._added, len(self._undo)
         self._growth.free -= keys
         self._added += keys
@@ -239,8 +233,8 @@ class _Fitter:
             self._undo.append(partial(setattr, kind, "width", kind.width))
             kind.width = width
             if is_new:
-                self._undo.append(partial(setattr, kind, "items", None))
-                kind.items = items
+                self._undo += [partial(setattr, kind, "items", None), partial(setattr, kind, "is_map", False)]
+                kind.items, kind.is_map = items, is_map
                 self._changes += 1
             return stored if stored or misfit is None else None, misfit
         while len(self._undo) > undo:
