@@ -126,6 +126,10 @@ def _has_null(header: Any) -> bool:
     return repr(header).startswith("(<NULL>")  # the only safe way to detect the null pointer
 
 
+class Pairs(dict[str, Any]):
+    """The value of a map, which has a schema with a type for maps. Any other ``dict`` is an object with fields."""
+
+
 def deep_size(value: Any) -> int:
     """Returns the size in memory of a decoded value with all its parts, without names of fields, which rows share."""
     size = sys.getsizeof(value)

@@ -49,8 +49,8 @@ class Table(Input):
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     """Maximum number of rows in a row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
-    """Types of columns, with the type names of Spark SQL, such as `speed:double,count:bigint`. Records define the types
-    of all other columns.
+    """Types of columns, with the type names of Spark SQL, such as `speed:double,tags:map<string,double>`. Records
+    define the types of all other columns.
     """
     column_limit: PositiveInt = env("COLUMN_LIMIT", 5_000)
     """Maximum number of columns, including fields inside objects. More fields are stored in `_rescued_data`."""

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from app.json_texts import loads
-from app.model import Message, Row, deep_size
+from app.model import Message, Pairs, Row, deep_size
 
 MESSAGE_OVERHEAD = 300  # bytes of Python objects for a message and its value
 ROW_OVERHEAD = 200  # bytes of the row's tuple, timestamp and offset, and of its place in the list
@@ -42,7 +42,7 @@ def own_copy(value: Any) -> Any:
     try:
         if kind is not dict and not isinstance(value, Mapping):
             return deepcopy(value)
-        copy = dict(value)
+        copy = Pairs(value) if kind is Pairs else dict(value)
     except RecursionError:
         raise
     except Exception:  # noqa: BLE001 - a value may have any class, for example a lock

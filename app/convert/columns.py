@@ -6,20 +6,22 @@ Therefore this module checks the original values.
 """
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.bounds import DAYS, MAX_DEPTH, MICROSECONDS
+from app.convert.bounds import DAYS, MAX_DEPTH, MICROSECONDS, MOST_CELLS
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import FEW_CELLS, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
-from app.table.type_names import parts, scalar_count
+from app.model import Pairs
+from app.table.type_names import contains, parts, scalar_count
 
 Columns = Mapping[str, pa.Array]  # arrays of equal length, by column name
 
@@ -33,27 +35,31 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
     """Returns the values as an Arrow array; ``None`` if no Arrow type fits all values, or there are too many cells."""
-    values = values if isinstance(values, list) else list(values)
-    if _is_deep(values) or _is_sparse(values, are_records=are_records):
+    kinds, inner = set(map(type, values)), _nested_kinds(values)
+    if inner is None or (not kinds.isdisjoint(_NESTED) and _is_sparse(values, are_records=are_records)):
         return None
     try:
-        array = pa.array(values)
+        array = (
+            _build(values, lambda _, part: infer(part), is_map=Pairs in kinds) if Pairs in inner else pa.array(values)
+        )
     except CONVERSION_ERRORS:
         return None
     return array if isinstance(array, pa.Array) else None
 
 
-def _is_deep(values: Iterable[Any]) -> bool:
-    """Whether values have too many levels. Arrow's memory grows with the square of the levels: 900 need 250 MB."""
+def _nested_kinds(values: Iterable[Any]) -> set[type] | None:
+    """Returns the types of lists and objects; ``None`` for too many levels, as 900 levels need 250 MB in Arrow."""
+    kinds: set[type] = set()
     for _ in range(MAX_DEPTH + 2):  # one level for the record, ``MAX_DEPTH`` levels for a column, and one more
         # The garbage collector does not track a dictionary that contains only numbers and texts.
         nested = list(filter(gc.is_tracked, values))
         if not nested:
-            return False
-        objects = [value for value in nested if type(value) is dict]
+            return kinds
+        kinds.update(map(type, nested))
+        objects = [value for value in nested if isinstance(value, dict)]
         lists = [value for value in nested if type(value) is list]
         values = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
-    return True
+    return None
 
 
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
@@ -90,7 +96,7 @@ def coerce_array(
     ``array`` contains the values in the type that Arrow infers, or is ``None``. ``kind`` is ``None`` for a new column.
     ``fixed`` is true if the user has set the column's type.
     """
-    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, growth=growth)
+    fast = _fit_whole(array, values, kind, fixed=fixed, growth=growth)
     return fast or _fit_in_chunks(list(values), kind, fixed=fixed, growth=growth)
 
 
@@ -103,8 +109,8 @@ def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, 
     final = kind
     for start in range(0, len(values), CHUNK_ROWS):
         chunk = values[start : start + CHUNK_ROWS]
-        array = infer(chunk)
-        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, growth=growth)
+        array = None if final and contains(final, pa.types.is_map) else infer(chunk)
+        fast = _fit_whole(array, chunk, final, fixed=fixed, growth=growth)
         parts.append(fast or coerce_column(chunk, final, fixed=fixed, growth=growth))
         final = parts[-1].kind
     try:
@@ -129,14 +135,21 @@ def _join(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
 
 
 def _fit_whole(
-    array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth
+    array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth
 ) -> Column | None:
+    if kind and contains(kind, pa.types.is_map) and not pa.types.is_list(kind):
+        with suppress(*CONVERSION_ERRORS, KeyError):  # KeyError: a field that the struct does not have
+            fit_part = partial(_fit_part, kind=kind, fixed=fixed, growth=growth)
+            stored = recast(_build(values, fit_part, is_map=pa.types.is_map(kind)), kind)
+            return None if has_sparse_list(stored) else Column(stored, kind, {}, None)
+    if array is None:
+        return None
     if pa.types.is_null(array.type):
         return Column(None, kind, {}, None)
     if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
         return None
-    if fixed and _has_void_struct(array.type):  # {} becomes text if the user has set the column's type to string
-        return None
+    if fixed and contains(array.type, lambda part: pa.types.is_struct(part) and is_void(part)):
+        return None  # {} becomes text if the user has set the column's type to string
     first = None
     if kind is None:
         if growth.is_full:
@@ -151,6 +164,33 @@ def _fit_whole(
     if stored is not None and first is not None:
         growth.free -= 1
     return None if stored is None or has_sparse_list(stored) else Column(stored, stored.type, {}, first)
+
+
+def _build(values: Sequence[Any], to_array: Callable[[str, list[Any]], pa.Array | None], *, is_map: bool) -> pa.Array:
+    """Converts objects to maps or structs, whose fields ``to_array`` converts. May raise ``CONVERSION_ERRORS``."""
+    objects = [value for value in values if value is not None]
+    mask = pa.array([value is None for value in values], pa.bool_())
+    keys = list(chain.from_iterable(map(dict.keys, objects)))
+    "".join(keys)  # raises TypeError if a key is not text
+    if is_map:
+        offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+        items = to_array("", list(chain.from_iterable(map(dict.values, objects))))
+        return pa.MapArray.from_arrays(offsets, pa.array(keys, pa.string()), items, mask=mask)
+    names = list(dict.fromkeys(keys))
+    children = [to_array(name, [(value or {}).get(name) for value in values]) for name in names]
+    return pa.StructArray.from_arrays(children, names, mask=mask)
+
+
+def _fit_part(name: str, values: list[Any], kind: pa.DataType, *, fixed: bool, growth: Growth) -> pa.Array | None:
+    """Fits the values of a field or of a map. ``None`` if a value does not fit, or if there are too many cells."""
+    kind = kind.item_type if pa.types.is_map(kind) else kind.field(name).type
+    if len(values) * scalar_count(kind) > MOST_CELLS:
+        return None
+    array = None if contains(kind, pa.types.is_map) else infer(values)  # Arrow would infer structs
+    column = coerce_array(array, values, kind, fixed=fixed, growth=replace(growth, free=0))
+    if column.misfits or column.kind != kind:
+        return None
+    return pa.nulls(len(values), kind) if column.array is None else column.array
 
 
 def _canonical(kind: pa.DataType) -> pa.DataType:
@@ -210,10 +250,11 @@ def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
     if pa.types.is_struct(kind) and pa.types.is_struct(source):
         types = {field.name: field.type for field in kind}
         return all(
-            accepts(types[field.name], field.type) if field.name in types else is_void(field.type) for field in source
+            accepts(types[field.name], field.type) if field.name in types else is_void(field.type, is_new=True)
+            for field in source
         )
-    if pa.types.is_list(kind) and pa.types.is_list(source):
-        return accepts(kind.value_type, source.value_type)
+    if pa.types.is_nested(kind) and kind.id == source.id:
+        return accepts(parts(kind)[-1], parts(source)[-1])
     if pa.types.is_decimal(source):  # from Avro
         return bool(pa.types.is_decimal(kind))
     if pa.types.is_integer(source):
@@ -223,6 +264,7 @@ def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
 
 def has_sparse_list(array: pa.Array) -> bool:
     """Whether the array contains a list that ``app.convert.values`` would refuse because most cells are empty."""
+    array = as_lists(array)
     if pa.types.is_struct(array.type):
         return any(map(has_sparse_list, array.flatten()))
     if not pa.types.is_list(array.type):
@@ -236,22 +278,26 @@ def has_sparse_list(array: pa.Array) -> bool:
 
 
 def _filled(array: pa.Array) -> int:
+    array = as_lists(array)
     if pa.types.is_struct(array.type):
         return sum(map(_filled, array.flatten()))
     return _filled(array.flatten()) if pa.types.is_list(array.type) else len(array) - array.null_count
+
+
+def as_lists(array: Any) -> Any:
+    """Returns an array of maps as lists of pairs, because Arrow has no functions for maps."""
+    return array.cast(pa.list_(array.type.field(0))) if pa.types.is_map(array.type) else array
 
 
 def has_values(array: pa.Array | None) -> bool:
     return array is not None and array.null_count < len(array)
 
 
-def is_void(kind: pa.DataType) -> bool:
-    """Whether a type has no values: the null type, or a struct whose fields all have no values."""
-    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(map(is_void, parts(kind))))
-
-
-def _has_void_struct(kind: pa.DataType) -> bool:
-    return (pa.types.is_struct(kind) and is_void(kind)) or any(map(_has_void_struct, parts(kind)))
+def is_void(kind: pa.DataType, *, is_new: bool = False) -> bool:
+    """Whether a type has no values: null, or a struct of types without values. If ``is_new``, also a list or map."""
+    if pa.types.is_struct(kind) or (is_new and pa.types.is_nested(kind)):
+        return all(is_void(part, is_new=is_new) for part in parts(kind)[pa.types.is_map(kind) :])
+    return bool(pa.types.is_null(kind))
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -269,10 +315,17 @@ def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         for child in children[1:]:
             empty = pc.and_(empty, child.is_null())
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=empty)
-    if pa.types.is_list(kind):
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, recast(array.values, kind.value_type), kind, mask=mask)
+    if pa.types.is_nested(kind):
+        return change_items(array, lambda items: recast(items, parts(kind)[-1]))
     return array if array.type == kind else array.cast(kind)
+
+
+def change_items(array: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Returns lists with changed elements, or maps with changed values."""
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_map(array.type):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, change(array.items), mask=mask)
+    return pa.ListArray.from_arrays(array.offsets, change(array.values), mask=mask)
 
 
 def _has_negative_zero(array: pa.Array) -> bool:

@@ -1,6 +1,6 @@
 """Checks the names of records' fields, and infers the types of fields with Arrow."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -11,22 +11,9 @@ from app.convert.scalars import is_unicode
 from app.reason_texts import Reason, about
 
 
-class FieldValues(Sequence[Any]):
-    """The values of one field in all records. The values are not copied."""
-
-    def __init__(self, records: Sequence[dict[str, Any]], name: str) -> None:
-        self._records = records
-        self._name = name
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._records[row].get(self._name)
-
-    def __iter__(self) -> Iterator[Any]:
-        name = self._name
-        return (record.get(name) for record in self._records)
+def field_values(records: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Returns the values of one field in all records."""
+    return [record.get(name) for record in records]
 
 
 def field_names(values: list[dict[str, Any]]) -> Set[str]:
@@ -38,13 +25,13 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
     raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
 
 
-def infer_fields(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
-    """Returns each field of the records as an array of an inferred type, in the order in which fields first occur."""
-    records = infer(values, are_records=True)
+def infer_fields(values: list[dict[str, Any]], maps: Set[str]) -> dict[str, pa.Array | None]:
+    """Returns each field of the records as an array of an inferred type, in their order. ``maps`` have no array."""
+    names = dict.fromkeys(name for value in values for name in value)
+    records = infer(values, are_records=True) if maps.isdisjoint(names) else None
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
-    names = dict.fromkeys(name for value in values for name in value)
-    return {name: infer(FieldValues(values, name)) for name in names}
+    return {name: None if name in maps else infer(field_values(values, name)) for name in names}
 
 
 def _refusal(value: Any) -> Reason | None:

@@ -16,14 +16,16 @@ from collections.abc import Container, Sequence
 from operator import itemgetter
 from typing import Literal
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.bounds import MAX_DEPTH, MOST_CELLS
 from app.convert.chunks import AllHeaders, Values
-from app.convert.columns import Columns, accepts, recast
-from app.table.type_names import Types, parts, scalar_count
+from app.convert.columns import Columns, accepts, coerce_array, recast
+from app.json_texts import reader_of
+from app.table.type_names import Types, contains, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # cells of the elements of lists: Arrow needs up to 100 ns for each cell
@@ -44,20 +46,33 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 class JsonMessages:
-    def parse(self, values: Values, headers: AllHeaders, types: Types, _: Container[str]) -> Columns | None:
+    def parse(self, values: Values, headers: AllHeaders, types: Types, fixed: Container[str]) -> Columns | None:
         """Returns the fields, or ``None``. A column of a type that Arrow cannot parse is parsed as text."""
-        kinds = {name: kind if is_native(kind) else pa.string() for name, kind in types.items()}
+        maps = {name: kind for name, kind in types.items() if contains(kind, pa.types.is_map)}
+        kinds = {name: kind if is_native(kind) else pa.string() for name, kind in types.items() if name not in maps}
         try:
             texts = self._json_of(values, headers)
-        except ValueError:
+            texts, columns = _take_maps(texts, maps, fixed) if maps else (texts, {})
+        except (ValueError, TypeError, AttributeError):  # not an object, or a number that orjson cannot write
             return None
-        return parse(texts, kinds)
+        return None if (others := parse(texts, kinds)) is None else {**others, **columns}
 
     def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
         return has_field(self._json_of(values, headers), name)
 
     def _json_of(self, values: Sequence[bytes], _: AllHeaders) -> Sequence[bytes]:
         return values
+
+
+def _take_maps(texts: Sequence[bytes], maps: Types, fixed: Container[str]) -> tuple[list[bytes], Columns]:
+    """Returns the messages without these fields, and their columns. Raises ``ValueError`` if a value does not fit."""
+    records, columns = [*map(reader_of(texts), texts)], {}
+    for name, kind in maps.items():
+        column = coerce_array(None, [record.pop(name, None) for record in records], kind, fixed=name in fixed)
+        if column.misfits or column.kind != kind:
+            raise ValueError(name)
+        columns[name] = column.array
+    return [*map(orjson.dumps, records)], columns
 
 
 def is_native(kind: pa.DataType) -> bool:
@@ -77,7 +92,7 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
         return None
     if max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages)):
         return None
-    in_lists = sum(scalar_count(kind) for kind in columns.values() if _has_lists(kind))
+    in_lists = sum(scalar_count(kind) for kind in columns.values() if contains(kind, pa.types.is_list))
     cells = len(messages) * sum(map(scalar_count, columns.values()))
     if cells > MOST_CELLS or not _has_room(text, in_lists):
         return None
@@ -111,10 +126,6 @@ def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
         if not _has_room(text, len(set(_NAME.findall(with_many)))):
             return False
     return objects * _expected_columns(messages, columns) <= MOST_CELLS
-
-
-def _has_lists(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or any(map(_has_lists, parts(kind)))
 
 
 def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:

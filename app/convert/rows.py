@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from app.convert.bounds import MAX_NEW_SCALARS, MAX_SCALARS
 from app.convert.columns import Columns, coerce_array, has_values, infer
-from app.convert.fields import FieldValues, field_names, infer_fields
+from app.convert.fields import field_names, field_values, infer_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
     CASE,
@@ -33,7 +33,7 @@ from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reason_texts import Reason, about
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
-from app.table.type_names import Types, scalar_count
+from app.table.type_names import Types, contains, scalar_count
 
 RESCUED_KEY = "__kafka_key"  # name of rescued message keys in _rescued_data, where __key may be a field of the record
 
@@ -130,7 +130,8 @@ class _Conversion:
         self._growth = growth
         names = field_names(self._values)
         self._rescue_surplus(names - self._types.keys() - self._own - rules.fixed.keys())
-        self._inferred = infer_fields(self._values)
+        maps = {name for name, kind in {**rules.fixed, **self._types}.items() if contains(kind, pa.types.is_map)}
+        self._inferred = infer_fields(self._values, maps)
 
     def _rescue_surplus(self, unknown: Set[str]) -> None:
         """Rescues fields that would exceed the table's limit, before these fields become columns."""
@@ -158,7 +159,7 @@ class _Conversion:
     def add_fields(self) -> None:
         """Adds the fields of the records, except the timestamp."""
         for name, array in self._inferred.items():
-            values = FieldValues(self._values, name)
+            values = field_values(self._values, name)
             if name in self._own:
                 self._rescue_shadowed(name, values)
             elif name not in self._types and name.lower() in self._folded:
@@ -196,7 +197,7 @@ class _Conversion:
         if name in self._rules.partition_columns or name in self._extra:
             return
         array = self._inferred.get(name)
-        values: Sequence[Any] = FieldValues(self._values, name)
+        values: Sequence[Any] = field_values(self._values, name)
         if name not in self._inferred or array is None or array.null_count:
             lacking = [name not in value for value in self._values]
             if any(lacking):
@@ -242,7 +243,7 @@ class _Conversion:
                 if refusal is not None:
                     del self._columns[name]
                     self._rescued.pop(name, None)
-                    self._rescue_all(name, FieldValues(self._values, name), refusal)
+                    self._rescue_all(name, field_values(self._values, name), refusal)
                     continue
             if self._rescued_fields and min(self._rescued_fields) < self._first_seen(name)[0]:
                 columns.setdefault(RESCUED_COLUMN, pa.string())

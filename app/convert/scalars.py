@@ -46,11 +46,11 @@ def moment_at(number: int, micros: int = 1, zone: tzinfo | None = UTC) -> dateti
         return OutOfRange(number)
 
 
-def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can encode the text. UTF-8 cannot encode half of a surrogate pair."""
+def is_unicode(text: Any) -> bool:
+    """Whether this is text that UTF-8 can encode. UTF-8 cannot encode half of a surrogate pair."""
     try:
         text.encode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, AttributeError):
         return False
     return True
 

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.convert.bounds import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
-from app.convert.scalars import coerce_scalar, to_python
+from app.convert.scalars import coerce_scalar, is_unicode, to_python
 from app.json_texts import to_json
+from app.model import Pairs
 from app.reason_texts import Reason, about, shown
-from app.table.type_names import parts, scalar_count, type_name
+from app.table.type_names import contains, parts, scalar_count, type_name
 
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # cells of a list (elements multiplied by fields of an element): 8 bytes each
 _IN_LIST = " (element of a list)"
@@ -71,12 +72,13 @@ class Growing:
     Each new field changes this object. A copy of the type for each new field would be slow.
     """
 
-    __slots__ = ("_fields", "_name", "folded", "items", "kind", "width")
+    __slots__ = ("_fields", "_name", "folded", "is_map", "items", "kind", "width")
 
     def __init__(self, kind: pa.DataType | None = None) -> None:
         self.kind = kind  # ``None`` until a value decides the type
-        self.items = Growing(kind.value_type) if kind is not None and pa.types.is_list(kind) else None
-        self.width = 0 if self.items is None else scalar_count(kind)  # number of scalar fields of each list element
+        self.is_map = kind is not None and pa.types.is_map(kind)
+        self.items = Growing(parts(kind)[-1]) if self.is_map or (kind and pa.types.is_list(kind)) else None
+        self.width = 0 if self.items is None else scalar_count(kind)  # scalar fields of each list element or pair
         self.folded: set[str] = set()  # the names of the fields in lower case
         self._fields: dict[str, Growing] | None = None
         self._name = ""
@@ -87,10 +89,6 @@ class Growing:
             self._fields = {field.name: Growing(field.type) for field in self.kind or ()}
             self.folded.update(map(str.lower, self._fields))
         return self._fields
-
-    @property
-    def is_list(self) -> bool:
-        return self.items is not None
 
     @property
     def is_struct(self) -> bool:
@@ -108,7 +106,7 @@ class Growing:
 
     def type(self) -> pa.DataType | None:
         if self.items is not None:
-            return pa.list_(self.items.type())
+            return pa.map_(pa.string(), self.items.type()) if self.is_map else pa.list_(self.items.type())
         if self._fields:
             return pa.struct([(name, field.type()) for name, field in self._fields.items()])
         return self.kind
@@ -144,10 +142,11 @@ class _Fitter:
         if self._fixed and kind.kind == pa.string() and not isinstance(value, str):
             return _text(value), None
         if isinstance(value, Mapping):
-            return self._fit_struct(value, kind, depth, lists)
+            is_map = kind.is_map or (isinstance(value, Pairs) and not kind.is_decided)
+            return (self._fit_items if is_map else self._fit_struct)(value, kind, depth, lists)
         if isinstance(value, list | tuple | set | frozenset):
-            return self._fit_list(list(value), kind, depth, lists)
-        return _refused(value, kind) if kind.is_list or kind.is_struct else self._fit_scalar(value, kind)
+            return self._fit_items(list(value), kind, depth, lists)
+        return _refused(value, kind) if kind.items or kind.is_struct else self._fit_scalar(value, kind)
 
     def _fit_scalar(self, value: Any, kind: Growing) -> Fit:
         scalar = coerce_scalar(value, kind.kind, fixed=self._fixed, widens=self._growth.widens)
@@ -175,21 +174,25 @@ class _Fitter:
             return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
         if not all(isinstance(name, str) for name in value):
             return _refused(value, kind, "has field names that are not text")
-        fields = kind.fields
-        stored, leftover, reason = {}, {}, Reason("")
+        # A struct without any value is stored as null, because Parquet cannot store {}.
+        stored, misfit = self._fit_fields(value, kind, depth + 1, lists, is_map=False)
+        return stored or None, misfit
+
+    def _fit_fields(self, value: Any, kind: Growing, depth: int, lists: int, *, is_map: bool = True) -> Fit:
+        """Fits the pairs of a map whose values have the type ``kind``, or the fields of a struct of this type."""
+        stored, leftover, reason = Pairs() if is_map else {}, {}, Reason("")
         for name, item in value.items():
-            field = fields.get(name)
+            field = kind if is_map else kind.fields.get(name)
             if field is not None:
-                inner, misfit = self.fit(item, field, depth + 1, lists)
+                inner, misfit = self.fit(item, field, depth, lists)
             else:
                 inner, misfit = self._fit_new(name, item, kind, depth, lists)
-            if inner is not None:
+            if inner is not None or (is_map and misfit is None):
                 stored[name] = inner
             if misfit is not None:
                 leftover[name] = misfit.value
                 reason = reason or misfit.reason.also(f" (field {shown(name)})")
-        # A struct without any value is stored as null, because Parquet cannot store {}.
-        return stored or None, Misfit(leftover, reason) if leftover else None
+        return stored, Misfit(leftover, reason) if leftover else None
 
     def _fit_new(self, name: str, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
         """Fits a value whose field is not in the struct yet. Adds the field if the value decides the field's type."""
@@ -197,44 +200,47 @@ class _Fitter:
         if refusal is not None:
             return None, None if is_empty(value) else Misfit(value, about(value, f" {refusal}"))
         field = Growing()
-        fitted = self.fit(value, field, depth + 1, lists)
+        fitted = self.fit(value, field, depth, lists)
         if field.is_decided:
             kind.fields[name] = field
             kind.folded.add(name.lower())
             self._undo += [partial(kind.fields.pop, name), partial(kind.folded.discard, name.lower())]
         return fitted
 
-    def _fit_list(self, elements: list[Any], kind: Growing, depth: int, lists: int) -> Fit:
-        """Fits a list. Stores all elements or no element. Only stored lists change the type of the column."""
-        is_new = not kind.is_decided
-        if not is_new and not kind.is_list:
-            return _refused(elements, kind)
+    def _fit_items(self, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
+        """Fits a map, or all elements of a list or none. Only stored values change the type of the column."""
+        is_new, is_map = not kind.is_decided, isinstance(value, Mapping)
+        if not is_new and (kind.items is None or kind.is_map != is_map):
+            return _refused(value, kind)
+        if is_map and not all(map(is_unicode, value)):
+            return _refused(value, kind, "has keys that are not Unicode text")
         if depth > MAX_DEPTH:
-            return _refused(elements, kind, f"is nested deeper than {MAX_DEPTH} levels")
-        if is_new and lists >= MAX_LISTS:
-            return _refused(elements, kind, f"has more than {MAX_LISTS} levels of lists")
-        items = kind.items or Growing()
+            return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
+        if is_new and lists >= MAX_LISTS and not is_empty(value):
+            return _refused(value, kind, f"has more than {MAX_LISTS} levels of lists")
+        items, keys = kind.items or Growing(), int(is_new and is_map)  # the keys are a column too
         free, added, undo = self._growth.free, self._added, len(self._undo)
-        stored, misfit = self._fit_elements(elements, items, depth + 1, lists + 1)
+        self._growth.free -= keys
+        self._added += keys
+        stored, misfit = (self._fit_fields if is_map else self._fit_elements)(value, items, depth + 1, lists + 1)
         width = kind.width + self._added - added
-        if misfit is not None:
+        reason: Reason | None = None
+        if misfit is not None and not is_map:
             reason = misfit.reason if misfit.reason.endswith(_IN_LIST) else misfit.reason.also(_IN_LIST)
-        elif not items.is_decided:
-            reason = about(elements, " in a column of lists whose elements have no type yet")
-        elif is_sparse_list(len(elements) * width, lambda: _filled(stored)):
-            reason = about(elements, f" has {len(elements):,} elements with {width:,} fields each, nearly all empty")
-        else:
+        elif items.is_decided and is_sparse_list(len(value) * width, lambda: _filled(stored)):
+            reason = about(value, f" has {len(value):,} elements with {width:,} fields each, nearly all empty")
+        elif items.is_decided:
             self._undo.append(partial(setattr, kind, "width", kind.width))
             kind.width = width
             if is_new:
-                self._undo.append(partial(setattr, kind, "items", None))
-                kind.items = items
+                self._undo += [partial(setattr, kind, "items", None), partial(setattr, kind, "is_map", False)]
+                kind.items, kind.is_map = items, is_map
                 self._changes += 1
-            return stored, None
+            return stored if stored or misfit is None else None, misfit
         while len(self._undo) > undo:
             self._undo.pop()()
         self._growth.free, self._added = free, added
-        return None, Misfit(elements, reason)
+        return None, misfit if reason is None else Misfit(value, reason)  # without any value, a new column stays null
 
     def _fit_elements(self, elements: list[Any], items: Growing, *levels: int) -> tuple[list[Any], Misfit | None]:
         """Fits the elements of a list into a type with the fields of all elements. Also returns the first misfit."""
@@ -258,17 +264,19 @@ def is_sparse_list(cells: int, filled: Callable[[], int]) -> bool:
 
 def _filled(value: Any) -> int:
     if isinstance(value, dict):
-        return sum(map(_filled, value.values()))
+        return sum(map(_filled, value.values())) + len(value) * isinstance(value, Pairs)
     return sum(map(_filled, value)) if isinstance(value, list) else value is not None
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value means null. ``{}`` and a struct without any value mean null."""
+    """Whether a value means null in a column that does not exist: objects and lists without any value."""
     unchecked = [value]
     while unchecked:
         item = unchecked.pop()
         if isinstance(item, Mapping):
             unchecked.extend(item.values())
+        elif isinstance(item, list | tuple | set | frozenset):
+            unchecked.extend(item)
         elif item is not None:
             return False
     return True
@@ -325,7 +333,7 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, g
     grown = final.type()
     if grown is None:
         return Column(None, None, misfits, typed)
-    if typed is not None and _has_doubles(grown):
+    if typed is not None and contains(grown, pa.types.is_floating):
         stored = _coerce_stored(stored, grown, misfits)
     return Column(pa.array(stored, grown), grown, misfits, typed)
 
@@ -353,10 +361,6 @@ def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misf
             misfits[row] = misfit._replace(value=joined(before.value, misfit.value)) if before else misfit
         coerced.append(fitted)
     return coerced
-
-
-def _has_doubles(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(map(_has_doubles, parts(kind)))
 
 
 def joined(first: Any, second: Any) -> Any:

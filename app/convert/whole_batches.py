@@ -129,9 +129,9 @@ class WholeBatches:
         if parsed is None:
             raise OneByOneError
         new = [name for name in parsed if name not in types and name not in self._derived]
-        if not all(is_void(parsed[name].type) for name in new):
+        if not all(is_void(parsed[name].type, is_new=True) for name in new):
             raise OneByOneError
-        # An empty object is null, or text if the user has set the column's type to text.
+        # An empty object or list is null, or text if the user has set the column's type to text.
         if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in new):
             raise OneByOneError
         if any(has_sparse_list(parsed[name]) for name in types):
@@ -161,7 +161,7 @@ class WholeBatches:
     def _stored(self, name: str, array: pa.Array, types: Types) -> pa.Array:
         if name not in types or array.type == types[name] or not has_values(array):
             return array
-        return self._fitted(name, array, array.to_pylist(), types[name])
+        return self._fitted(name, array, array.to_pylist(maps_as_pydicts="strict"), types[name])
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[object], kind: pa.DataType) -> pa.Array:
         column = coerce_array(array, values, kind, fixed=name in self._rules.fixed)
@@ -222,6 +222,8 @@ class WholeBatches:
             return texts
         values = fields.get(first, pa.nulls(0))
         for name in inner:
+            if pa.types.is_map(values.type):
+                raise OneByOneError
             index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
             if index < 0:
                 return texts

@@ -29,6 +29,7 @@ from app.spark.options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.existing_table import Computed, likely_meant
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, data_key, dead_letter_key, file_name, folder
+from app.table.type_names import contains
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,9 @@ class OpenBatch:
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:
             return None
-        sort_column = self._spec.sort_column if self._spec.sort_column in self._writer.schema.names else None
+        schema, sort_column = self._writer.schema, self._spec.sort_column
+        if sort_column not in schema.names or contains(schema.field(sort_column).type, pa.types.is_map):
+            sort_column = None  # Spark cannot compare maps
         has_shared = any(len(group.tps) > 1 for group in self._groups.values())
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
         groups = tuple(map(self._data_file, self._groups.values()))

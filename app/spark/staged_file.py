@@ -80,6 +80,8 @@ def _largest_value(column: pa.ChunkedArray) -> int:
         return _max(pc.binary_length(column))
     if pa.types.is_list(kind):
         return _max(pc.list_value_length(column)) * _largest_value(pc.list_flatten(column))
+    if pa.types.is_map(kind):
+        return _largest_value(column.cast(pa.list_(kind.field(0))))
     if pa.types.is_struct(kind):
         return sum(_largest_value(pc.struct_field(column, index)) for index in range(kind.num_fields))
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
@@ -92,6 +94,8 @@ def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
     kind = column.type
     if pa.types.is_list(kind):
         return 3 * _WORD_BYTES * len(column) + _sort_bytes(pc.list_flatten(column))
+    if pa.types.is_map(kind):
+        return _sort_bytes(column.cast(pa.list_(kind.field(0))))
     if pa.types.is_struct(kind):
         fields = (_sort_bytes(pc.struct_field(column, index)) for index in range(kind.num_fields))
         return 2 * _WORD_BYTES * len(column) + sum(fields)
@@ -110,6 +114,8 @@ def _with_large_values(path: tuple[str, ...], column: pa.ChunkedArray) -> Iterat
             yield path
     elif pa.types.is_list(kind):
         yield from _with_large_values((*path, "list", "element"), pc.list_flatten(column))
+    elif pa.types.is_map(kind):
+        yield from _with_large_values((*path, "key_value"), pc.list_flatten(column.cast(pa.list_(kind.field(0)))))
     elif pa.types.is_struct(kind):
         for index in range(kind.num_fields):
             yield from _with_large_values((*path, kind.field(index).name), pc.struct_field(column, index))

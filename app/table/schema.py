@@ -1,7 +1,7 @@
 """The schema of a table: columns in the order in which they were first seen, with types that only widen.
 
 Types are canonical: boolean, int, bigint, double, decimal, string, binary, date, timestamps in microseconds (in UTC or
-without a zone), lists and structs of these. New columns never have the type ``int``, which only existing files have.
+without a zone), lists, structs and maps of these. New columns never have the type ``int``, only existing files do.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.table.layout import UTC_ZONE
-from app.table.type_names import MAX_DIGITS, Types, parse_type, type_name
+from app.table.type_names import MAX_DIGITS, Types, parse_type, parts, type_name
 
 _VERSION, NEWEST_VERSION = 1, 2  # releases without time zones refuse version 2
 
@@ -95,8 +95,9 @@ def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) 
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):
         return pa.struct(list(_merge_fields(_fields(first), _fields(second), widens=widens).items()))
-    if pa.types.is_list(first) and pa.types.is_list(second):
-        return pa.list_(join_types(first.value_type, second.value_type, widens=widens))
+    if pa.types.is_nested(first) and first.id == second.id:
+        item = join_types(parts(first)[-1], parts(second)[-1], widens=widens)
+        return pa.map_(pa.string(), item) if pa.types.is_map(first) else pa.list_(item)
     return first
 
 
@@ -138,6 +139,9 @@ def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = _canonical(kind.value_type, f"{name}[]")
         return None if element is None else pa.list_(element)
+    if pa.types.is_map(kind) and _canonical(kind.key_type, name) == pa.string():
+        value = _canonical(kind.item_type, f"{name}{{}}")
+        return None if value is None else pa.map_(pa.string(), value)
     if pa.types.is_dictionary(kind):
         return _canonical(kind.value_type, name)
     return _canonical_scalar(kind, name)

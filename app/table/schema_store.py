@@ -14,7 +14,7 @@ from app.storage.document import Document, Form
 from app.table.layout import UTC_ZONE, is_data_file, schema_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import EMPTY, NEWEST_VERSION, TableSchema, join_types
-from app.table.type_names import Types, type_name
+from app.table.type_names import Types, parts, type_name
 
 logger = logging.getLogger(__name__)
 
@@ -186,5 +186,5 @@ def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[
         types = {field.name: field.type for field in after}
         for field in before:
             yield from _now_double(f"{path}.{field.name}", field.type, types.get(field.name, field.type))
-    elif pa.types.is_list(before) and pa.types.is_list(after):
-        yield from _now_double(f"{path}[]", before.value_type, after.value_type)
+    elif pa.types.is_nested(before) and before.id == after.id:
+        yield from _now_double(f"{path}[]", parts(before)[-1], parts(after)[-1])

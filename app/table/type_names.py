@@ -1,4 +1,4 @@
-"""Types by their names in Spark SQL: ``bigint``, ``decimal(10,2)``, ``array<struct<a:double>>``."""
+"""Types by their names in Spark SQL: ``bigint``, ``decimal(10,2)``, ``map<string,array<struct<a:double>>>``."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _BY_NAME = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _NAMES = {kind: name for name, kind in _BY_NAME.items()}
-_KNOWN = ", ".join([*_BY_NAME, "decimal(p,s)", "array<type>", "struct<name:type,...>"])
+_KNOWN = ", ".join([*_BY_NAME, "decimal(p,s)", "array<type>", "struct<name:type,...>", "map<string,type>"])
 _MARKS = frozenset("<>(),:")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DECIMAL = re.compile(r"decimal\s*\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)", re.IGNORECASE)
@@ -39,14 +39,23 @@ def type_name(kind: pa.DataType) -> str:
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
         return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_map(kind) and kind.key_type == pa.string():
+        return f"map<string,{type_name(kind.item_type)}>"
     if pa.types.is_struct(kind) and kind.num_fields:
         return "struct<" + ",".join(f"{_quoted(field.name)}:{type_name(field.type)}" for field in kind) + ">"
     raise ValueError(f"no column can have the type {kind}")
 
 
 def parts(kind: pa.DataType) -> list[pa.DataType]:
-    """Returns the types of a struct's fields or of a list's elements; an empty list for a type without parts."""
+    """Returns the types of a struct's fields, of a list's elements, or of a map's keys and values; else none."""
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
     return [kind.field(index).type for index in range(kind.num_fields)]
+
+
+def contains(kind: pa.DataType, is_of: Callable[[pa.DataType], bool]) -> bool:
+    """Whether ``is_of`` is true for the type or for a type in it."""
+    return is_of(kind) or any(contains(part, is_of) for part in parts(kind))
 
 
 def scalar_count(kind: pa.DataType) -> int:
@@ -99,11 +108,15 @@ class _Parser:
         match token.lower():
             case name if name in _BY_NAME:
                 return _BY_NAME[name]
-            case "array":
-                self._expect("<", "after array, as in array<string>")
-                element = self.type()
-                self._expect(">", "after the type of the elements of an array")
-                return pa.list_(element)
+            case "array" | "map" as kind:
+                self._expect("<", f"after {kind}, as in array<string> or map<string,double>")
+                if kind == "map" and self.type() != pa.string():
+                    raise ValueError(f"the keys of a map must be string, as in map<string,double>, in {self._text!r}")
+                if kind == "map":
+                    self._expect(",", "after the type of the keys, as in map<string,double>")
+                item = self.type()
+                self._expect(">", f"after the type of the items of {kind}")
+                return pa.map_(pa.string(), item) if kind == "map" else pa.list_(item)
             case "struct":
                 self._expect("<", "after struct, as in struct<a:string>")
                 fields = self.fields()

@@ -22,7 +22,8 @@ from tests.support.avro import framed, record
 from tests.support.protobuf import field, file, message
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}
-READING = record(("n", "long"), ("moment", AT), ("site", {"type": "enum", "name": "Site", "symbols": ["A", "B"]}))
+SITE = {"type": "enum", "name": "Site", "symbols": ["A", "B"]}
+READING = record(("n", "long"), ("moment", AT), ("site", SITE), ("tags", {"type": "map", "values": "double"}))
 LATER = record(("n", "long"), ("moment", AT), ("note", ["null", "string"]))
 KEY = record(("device", "string"), name="Key")
 FIRST_MS = 1_704_067_200_000
@@ -43,7 +44,12 @@ def serializer(
 
 
 def reading(n: int) -> dict[str, Any]:
-    return {"n": n, "moment": FIRST_MS + n * 3_600_000, "site": "AB"[n % 2]}
+    return {
+        "n": n,
+        "moment": FIRST_MS + n * 3_600_000,
+        "site": "AB"[n % 2],
+        "tags": {f"n{n}": n / 2} if n != 500 else {},
+    }
 
 
 AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "TIMESTAMP_COLUMN": "moment", "HIVE_COLUMNS": "year,month,day"}
@@ -76,12 +82,12 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     scenario.finish(connector, 1_106)
 
     source = scenario.lake.query(
-        "SELECT n, epoch_ms(moment), site, note, __key.device, year, month, day FROM {source} ORDER BY n"
+        "SELECT n, epoch_ms(moment), site, tags, note, __key.device, year, month, day FROM {source} ORDER BY n"
     )
-    assert [row[:3] for row in source[:1_000]] == [tuple(reading(n).values()) for n in range(1_000)]
-    assert [row[4] for row in source[:1_000]] == [f"d{n % 3}" for n in range(1_000)]
-    assert [row[:5] for row in source[1_000:]] == [(n, FIRST_MS, None, "x", None) for n in range(1_000, 1_100)]
-    assert list(map(int, source[0][5:])) == [2024, 1, 1]
+    assert [row[:4] for row in source[:1_000]] == [tuple(reading(n).values()) for n in range(1_000)]
+    assert [row[5] for row in source[:1_000]] == [f"d{n % 3}" for n in range(1_000)]
+    assert [row[:6] for row in source[1_000:]] == [(n, FIRST_MS, None, None, "x", None) for n in range(1_000, 1_100)]
+    assert list(map(int, source[0][6:])) == [2024, 1, 1]
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
     found = dead.query('SELECT value, reason FROM {source} ORDER BY "offset"')
     assert [value for value, _ in found] == broken, "byte by byte"

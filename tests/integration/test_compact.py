@@ -131,6 +131,7 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
             "v": pa.array([1, 2**53 + 1, None], pa.int64()),
             "s": pa.array([{"a": 1}, {"a": 2**53 + 1}, None]),
             "l": pa.array([[1, 2], None, []]),
+            "m": pa.array([{"k": 1}, None, None]),  # a struct
             "mixed": pa.array([7, 8, 9], pa.int64()),
             "small": pa.array([1, 2, 3], pa.int16()),
             "at": pa.array([at] * 3, pa.timestamp("ns", "UTC")),
@@ -141,7 +142,7 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
     )
     lake.put("place=a/old.parquet", old)
     new = {"ts_ms": [0], "v": [0.5], "s": [{"a": 0.5, "b": "x"}], "l": [[0.5]], "mixed": ["text"], "new": [b"\x00"]}
-    lake.put("place=a/new.parquet", new)
+    lake.put("place=a/new.parquet", new | {"m": pa.array([{"k": 0.5}], pa.map_(pa.string(), pa.float64()))})
 
     said, _ = lake.run("compact", "--when-cold", "0m", COLUMN_TYPES="mixed:string")
 
@@ -153,6 +154,7 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
     assert [row["v"] for row in rows] == [0.5, None, None, 1.0]
     assert [row["s"] for row in rows] == [{"a": 0.5, "b": "x"}, {"a": None, "b": None}, None, {"a": 1.0, "b": None}]
     assert [row["l"] for row in rows] == [[0.5], None, [], [1.0, 2.0]]
+    assert [row["m"] for row in rows] == [[("k", 0.5)], None, None, None]
     assert [row["mixed"] for row in rows] == ["text", "8", "9", "7"]
     assert [row["a.b"] for row in rows] == [None, False, None, True]
     assert rows[1]["at"] == at
@@ -160,7 +162,7 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
     rescued = [row["_rescued_data"] and json.loads(row["_rescued_data"], object_pairs_hook=list) for row in rows]
     before = [("s", [("b", "y")]), ("_s", 1), ("v", "w")]
     now = [("__v", 2**53 + 1), ("__s", [("a", 2**53 + 1)])]  # each name once
-    assert rescued == [None, before + now, None, [("x", [1])]]
+    assert rescued == [None, before + now, None, [("x", [1]), ("m", [("k", 1)])]]
 
 
 @pytest.mark.night

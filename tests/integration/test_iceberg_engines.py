@@ -41,6 +41,7 @@ COLUMNS = pa.schema(
         "raw": pa.binary(),
         "levels": pa.list_(pa.int64()),
         "site": pa.struct({"floor": pa.int64(), "room": pa.string()}),
+        "tags": pa.map_(pa.string(), pa.float64()),
     }
 )
 FULL = {
@@ -52,6 +53,7 @@ FULL = {
     "raw": b"\x00\xff",
     "levels": [1, None, -(2**62)],
     "site": {"floor": None, "room": "Saal Ü"},
+    "tags": {"a": 0.5, "ü": None},
 }
 EMPTY = dict.fromkeys(FULL)
 FIRST: Rows = [
@@ -102,7 +104,7 @@ def test_clickhouse_reads_all_rows_and_those_of_the_first_snapshot(
 
     def read(*of: Any) -> Rows:
         rows = read_with_clickhouse(*of)
-        missing = {"levels": [], "site": {"floor": None, "room": None}}
+        missing = {"levels": [], "site": {"floor": None, "room": None}, "tags": {"a": None, "ü": None}}
         for row in rows:
             row.update(dict.fromkeys(name for name, value in missing.items() if row[name] == value))
             row["local"] = row["local"] and row["local"].replace(tzinfo=None)
@@ -137,6 +139,9 @@ def test_all_read_what_comes_after_spark_has_changed_columns(
             [[{"floor": 1, "code": 7}], [{"floor": 2, "code": 8}]],
             pa.list_(pa.struct({"floor": pa.int64(), "code": pa.int64()})),
         ),
+        "rooms": pa.array(
+            [{"x": {"seats": 3}}, {}], pa.map_(pa.string(), pa.struct({"seats": pa.int64(), "code": pa.int64()}))
+        ),
     }
     member = bench.member()
     member.add_files([bench.file("one", columns, "groß")], "readings", marks(0))
@@ -148,14 +153,22 @@ def test_all_read_what_comes_after_spark_has_changed_columns(
         "ALTER COLUMN price TYPE decimal(30, 2)",
         "RENAME COLUMN sites.element.floor TO level",
         "DROP COLUMN sites.element.code",
+        "RENAME COLUMN rooms.value.seats TO chairs",
+        "DROP COLUMN rooms.value.code",
         "RENAME COLUMN `größe` TO `Größe des Orts`",
     )
     iceberg_spark.query(iceberg_catalog, ";".join(f"ALTER TABLE {table} {change}" for change in changes))
     member.add_files(
         [bench.file("two", columns, "klein"), bench.file("three", columns | {"n": [1, 2]}, None)], "readings", marks(1)
     )
-    first = {"temperature": 1.5, "count": 1, "price": Decimal("1.25"), "sites": [{"level": 1}]}
-    second = {"temperature": None, "count": 2, "price": None, "sites": [{"level": 2}]}
+    first = {
+        "temperature": 1.5,
+        "count": 1,
+        "price": Decimal("1.25"),
+        "sites": [{"level": 1}],
+        "rooms": {"x": {"chairs": 3}},
+    }
+    second = {"temperature": None, "count": 2, "price": None, "sites": [{"level": 2}], "rooms": {}}
     expected = [
         {"Größe des Orts": size, **row, "n": row["count"] if size is None else None}
         for size in ("groß", "klein", None)

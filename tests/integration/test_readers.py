@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from app.model import Pairs
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
 from app.table.layout import HIVE_NULL
@@ -77,6 +78,14 @@ CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
         ({"laps": [{"lap": 3, "time": 61.2}, {"sector": {"no": 1}}]}, {}),
         ({"laps": [{}, None]}, {"laps": [None, None]}),
     ),
+    "a map": (({"rpms": Pairs(a=900.5, ü=None)}, {}), ({"rpms": {}}, {}), ({"rpms": None}, {})),
+    "a map of objects": (
+        ({"doors": Pairs(left={"open": True}), "rpms": {"b": 1}}, {"rpms": {"b": 1.0}}),
+        ({"doors": {"right": {"rear": Pairs(x=1)}}}, {}),
+    ),
+    "a pair of a map that does not fit": (
+        ({"rpms": {"a": "fast", "b": 2.5}}, {"rpms": {"b": 2.5}, "_rescued_data": '{"rpms":{"a":"fast"}}'}),
+    ),
     "values that fit no column": (
         (
             {"count": "many", "flag": 1, "car": {"id": "x", "engine": {"kind": "v8"}}},
@@ -116,6 +125,8 @@ TYPES = {
     "car": "struct<id:bigint,engine:struct<kind:string,rpm:double>>",
     "tags": "array<string>",
     "laps": "array<struct<lap:bigint,time:double,sector:struct<no:bigint>>>",
+    "rpms": "map<string,double>",
+    "doors": "map<string,struct<open:boolean,rear:map<string,bigint>>>",
     "_rescued_data": "string",
     "a": "bigint",
     "c0": "bigint",
@@ -183,7 +194,7 @@ def types_of(found: pa.Table) -> dict[str, str]:
 
 
 def rows_of(found: pa.Table) -> Rows:
-    return sorted(found.to_pylist(), key=lambda row: row["n"])
+    return sorted(found.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["n"])
 
 
 def whole(value: Any, kind: pa.DataType) -> Any:
@@ -193,6 +204,8 @@ def whole(value: Any, kind: pa.DataType) -> Any:
         return {field.name: whole(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
         return [whole(each, kind.value_type) for each in value]
+    if pa.types.is_map(kind):
+        return {key: whole(each, kind.item_type) for key, each in value.items()}
     return value
 
 
@@ -239,8 +252,8 @@ def of_two_types(writer: SparkWriter, tmp_path_factory: pytest.TempPathFactory) 
     """A table with columns that were whole numbers first and got fractions later, and its rows."""
     folder = tmp_path_factory.mktemp("mixed")
     lake = new_lake(folder, writer)
-    whole_numbers = {"n": 0, "place": "a", "v": 5, "s": {"a": -1, "b": "x"}, "l": [3, None]}
-    fractions = {"n": 1, "place": "a", "v": 1.5, "s": {"a": 2.5, "b": None}, "l": [0.5]}
+    whole_numbers = {"n": 0, "place": "a", "v": 5, "s": {"a": -1, "b": "x"}, "l": [3, None], "m": Pairs(k=1, n=None)}
+    fractions = {"n": 1, "place": "a", "v": 1.5, "s": {"a": 2.5, "b": None}, "l": [0.5], "m": {"k": 0.5}}
     lake.write(whole_numbers)
     lake.write(fractions)
     return folder / "lake" / TABLE, [{**row, "ts_ms": NOON, "__key": "k"} for row in (whole_numbers, fractions)]
@@ -273,5 +286,5 @@ def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_tw
     for read in READERS:
         found = read(table)
         assert types_of(found)["v"] == "double"
-        assert types_of(found)["l"] == "array<double>"
+        assert [types_of(found)[name] for name in "lm"] == ["array<double>", "map<string,double>"]
         assert rows_of(found) == rows

@@ -122,7 +122,7 @@ def test_commands_that_need_no_transform_do_not_load_it(tmp_path: Path) -> None:
 def test_records_are_taken_as_the_settings_say() -> None:
     """Rows with their folders, what is rescued, what is refused, before the conversion and in it."""
     records = [
-        {"t": "2024-03-04T05:06:07Z", "place": "a/b", "n": 1, "v": 5},
+        {"t": "2024-03-04T05:06:07Z", "place": "a/b", "n": 1, "v": 5, "m": {"k": 1}},
         {"t": "2024-03-04T05:06:07Z", "place": None, "n": "one", "v": 6},
         {"t": "long ago", "place": "x", "n": 2, "v": 7},
         ["no object"],
@@ -135,12 +135,14 @@ def test_records_are_taken_as_the_settings_say() -> None:
         HIVE_COLUMNS="year,place,~n,__topic",
         TIMESTAMP_COLUMN="t",
         METADATA_COLUMNS="__topic,__offset",
+        COLUMN_TYPES="m:map<string,double>",
         input="r",
     )
     assert done.returncode == 1
     told = done.stdout.splitlines()
     assert told[0] == (
-        'row   line 1  year=2024/place=a%2Fb/__topic=r  {"t":"2024-03-04T05:06:07Z","n":1,"v":5,"__offset":0}'
+        "row   line 1  year=2024/place=a%2Fb/__topic=r  "
+        '{"t":"2024-03-04T05:06:07Z","n":1,"v":5,"m":{"k":1.0},"__offset":0}'
     )
     assert told[1].startswith('row   line 2  year=2024/place=__HIVE_DEFAULT_PARTITION__/__topic=r  {"t":')
     assert '"_rescued_data":"{\\"n\\":\\"one\\"}"' in told[1]

@@ -84,7 +84,9 @@ def test_datums_that_do_not_fit_their_schema_are_never_read_at_once_in_another_w
         except NotReadError:
             continue
         for name, column in columns.items():
-            assert _plain(column.to_pylist()) == _plain([schema.read(each)[name] for each in datums])
+            assert _plain(column.to_pylist(maps_as_pydicts="strict")) == _plain(
+                [schema.read(each)[name] for each in datums]
+            )
 
 
 def _plain(value: Any) -> str:

@@ -273,6 +273,11 @@ def test_the_dead_letter_has_the_fields_as_they_came(at_once: bool, tmp_path: Pa
 
 # --- whatever comes -------------------------------------------------------------------------------------------------
 
+MAPS = [
+    *("a:map<string,double>", "a:map<string,string>", "a:map<string,array<bigint>>,b:map<string,timestamp>"),
+    *("a:map<string,struct<a:double,b:string>>", "a:map<string,map<string,bigint>>", "a:struct<a:map<string,double>>"),
+    "a:array<map<string,struct<a:map<string,bigint>>>>",
+]
 TABLES = st.builds(
     Table,
     hive=st.lists(
@@ -289,7 +294,7 @@ TABLES = st.builds(
          "a:boolean", "a:binary", "a:decimal(38,18)", "a:decimal(20,0)", "a:array<timestamp>,b:array<double>",
          "a:array<string>", "a:struct<a:timestamp,b:double>", "a:struct<a:struct<a:date>>", "ts_ms:timestamp",
          "ts_ms:date,s:timestamp", "ts_ms:boolean", "__key:bigint,s:double", "b:int", "ts_ms:string",
-         "__kafka_key:bigint,__offset:string", "ts_ms:double,b:timestamp_ntz"]
+         "__kafka_key:bigint,__offset:string", "ts_ms:double,b:timestamp_ntz", *MAPS]
     ),
     rules=st.sampled_from(
         [

@@ -82,6 +82,18 @@ def test_lists_of_objects_with_new_names_are_left_to_the_slow_way(count: int) ->
     assert parse([dense], {}) is not None
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_map_with_many_different_keys_costs_what_one_with_few_does(at_once: bool, tmp_path: Path) -> None:
+    def spent(different: int) -> int:
+        step = StagingStep(Table(types="m:map<string,double>"), at_once=at_once, few=1)
+        objects = ({f"n{(100 * at + number) % different:06}": 0.5 for number in range(100)} for at in range(1_000))
+        texts = [json.dumps({"ts_ms": 1, "m": each}).encode() for each in objects]
+        step.stage(messages(*texts[:2]), tmp_path / "staged")
+        return calls_of(lambda: step.stage(messages(*texts), tmp_path / "staged"))
+
+    assert spent(100_000) <= spent(100)
+
+
 AVRO = record(("ts_ms", "long"), ("a", {"type": "array", "items": {"type": "map", "values": "long"}}))
 PROTOBUF = file(
     message("Reading", field("ts_ms", "int64"), field("a", ".google.protobuf.ListValue")),

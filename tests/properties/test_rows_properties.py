@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from app.convert.columns import CHUNK_ROWS
 from app.convert.rows import Conversion, Rules, convert
+from app.convert.values import is_empty
 from app.json_texts import to_json
+from app.model import Pairs
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import EMPTY, TableSchema
 from app.table.type_names import parse_column_types
@@ -49,7 +51,10 @@ def _scalars(integers: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
 def _values(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.recursive(
         scalars,
-        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            *[st.dictionaries(NAMES, inner, max_size=3).map(kind) for kind in (dict, Pairs)],
+        ),
         max_leaves=6,
     )
 
@@ -75,13 +80,15 @@ def converted(records: list[dict[str, Any]], schema: TableSchema = EMPTY, chunk_
 
 
 def strict(value: Any) -> Any:
-    """A value so that equal means the same kind too; missing, null and empty structs are the same."""
+    """A value so that equal means the same kind too; missing, null and empty structs and lists are the same."""
+    if is_empty(value):
+        return None
     if isinstance(value, Mapping):
-        return {name: each for name, inner in value.items() if (each := strict(inner)) is not None} or None
+        return {name: each for name, inner in value.items() if (each := strict(inner)) is not None}
     if isinstance(value, list):
         return [strict(each) for each in value]
-    if value is None or isinstance(value, bool | str | bytes):
-        return None if value is None else (type(value).__name__, value)
+    if isinstance(value, bool | str | bytes):
+        return (type(value).__name__, value)
     if isinstance(value, datetime):
         return ("zoned", value.astimezone(UTC)) if value.tzinfo else ("unzoned", value)
     if isinstance(value, int | float | Decimal):
@@ -124,7 +131,7 @@ def rows_of(*conversions: Conversion) -> list[tuple[dict[str, Any], dict[str, An
     """Per row what is stored in the columns, and what was rescued."""
     found = []
     for conversion in conversions:
-        for stored in conversion.table.to_pylist():
+        for stored in conversion.table.to_pylist(maps_as_pydicts="strict"):
             rescued = json.loads(stored.pop(RESCUED_COLUMN, None) or "{}")
             found.append((stored, rescued))
     return found

@@ -50,7 +50,7 @@ def read_with_polars(catalog: LocalIcebergCatalog, namespace: str, table: str, s
 
 
 def read_with_clickhouse(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
-    rows = iceberg_clickhouse.query(catalog, namespace, table, snapshot).to_pylist()
+    rows = iceberg_clickhouse.query(catalog, namespace, table, snapshot).to_pylist(maps_as_pydicts="strict")
     return sorted_rows(pa.Table.from_pylist([{name: _text(value) for name, value in row.items()} for row in rows]))
 
 
@@ -65,7 +65,10 @@ def _text(value: Any) -> Any:
 
 def sorted_rows(table: pa.Table) -> Rows:
     """The rows in an order that does not depend on the reader; times with a zone in UTC."""
-    return sorted(({name: _plain(value) for name, value in row.items()} for row in table.to_pylist()), key=repr)
+    return sorted(
+        ({name: _plain(value) for name, value in row.items()} for row in table.to_pylist(maps_as_pydicts="strict")),
+        key=repr,
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -132,6 +132,9 @@ class _Readers:
             return self._record(node, depth)
         if node["type"] == "array":
             return _list(self.reader(node["items"], depth + 1))
+        if node["type"] == "map":  # has the same bytes as an array of pairs
+            pair = [{"name": "key", "type": "string"}, {"name": "value", "type": node["values"]}]
+            return _list(self._record({"fields": pair}, depth), is_map=True)
         self._scalars += 1
         if self._scalars > MAX_SCALARS:  # a few names that refer to each other can become billions of fields
             raise NotReadError
@@ -159,10 +162,17 @@ class _Readers:
         return _Reader(kind, convert, least, scalars, max(reader.cells_of_a_byte for reader in readers))
 
 
-def _list(items: _Reader) -> _Reader:
+def _list(items: _Reader, *, is_map: bool = False) -> _Reader:
     def convert(array: pa.Array) -> pa.Array:
         offsets, mask = array.offsets.cast(pa.int32()), array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(offsets, items.convert(array.values), mask=mask)
+        lists = pa.ListArray.from_arrays(offsets, items.convert(array.values), mask=mask)
+        if not is_map:
+            return lists
+        keys, values = lists.values.flatten()
+        pairs = pa.table([pc.list_parent_indices(lists), keys], ["row", "key"])
+        if pairs.group_by(pairs.column_names).aggregate([]).num_rows < len(keys):
+            raise NotReadError  # the last of two equal keys wins
+        return pa.MapArray.from_arrays(offsets, keys, values, mask=mask)
 
     cells = max(items.cells_of_a_byte, items.scalars / items.least)
     return _Reader({"type": "array", "items": items.kind}, convert, cells_of_a_byte=cells)

@@ -21,7 +21,7 @@ from fastavro.read import LOGICAL_READERS
 from app.convert.bounds import DAY_MICROS
 from app.convert.chunks import AllHeaders, Values
 from app.convert.scalars import OutOfRange, moment_at
-from app.model import RegisteredSchema, SchemaId
+from app.model import Pairs, RegisteredSchema, SchemaId
 from app.parts.avro.avro_columns import OURS, ColumnReader, NotReadError, columns_of
 from app.parts.avro.avro_fit import DatumCheck, Node
 from app.parts.registry.registered_schemas import RegisteredSchemas, payloads
@@ -75,7 +75,7 @@ def _cleaned(node: Node) -> Node:
         return cleaned | {"type": "record", "fields": fields}
     if kind in ("array", "map"):
         inner = "items" if kind == "array" else "values"
-        return cleaned | {inner: _cleaned(node[inner])}
+        return cleaned | {inner: _cleaned(node[inner])} | ({"logicalType": f"{OURS}pairs"} if kind == "map" else {})
     return cleaned | {"logicalType": OURS + node["logicalType"]} if _changes_the_value(node) else cleaned
 
 
@@ -110,6 +110,7 @@ def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
 _Reader = Callable[[Any, Any, Any], Any]
 # Timestamps in nanoseconds stay integers, because the table's timestamps have microseconds. A text UUID stays a text.
 _READERS: Mapping[str, _Reader] = {
+    "map-pairs": lambda value, _, __: Pairs(value),
     "int-date": lambda value, _, __: _date(value),
     "int-time-millis": lambda value, _, __: _time(value, 1_000),
     "long-time-micros": lambda value, _, __: _time(value, 1),

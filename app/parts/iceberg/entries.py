@@ -95,6 +95,9 @@ def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None
         return pa.struct(_renamed(kind, mapped, names))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_renamed([pa.field("element", kind.value_type)], mapped, names)[0].type)
+    if pa.types.is_map(kind):
+        key, value = _renamed([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], mapped, names)
+        return pa.map_(key.type, value.type)
     return kind
 
 

@@ -8,6 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from app.table.type_names import parts
+
 _MAX_LONG = 2**63 - 1
 _JSON = {  # formats with microseconds, which Spark's default formats omit
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -67,8 +69,8 @@ def is_part(source: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         indexes = ((field.type, target.get_field_index(field.name)) for field in source)
         return all(index >= 0 and is_part(kind, target.field(index).type) for kind, index in indexes)
-    if pa.types.is_list(source) and pa.types.is_list(target):
-        return is_part(source.value_type, target.value_type)
+    if pa.types.is_nested(source) and source.id == target.id:
+        return all(map(is_part, parts(source), parts(target)))
     return bool(source == target)
 
 
@@ -90,6 +92,10 @@ def fitted(column: Column, source: t.DataType, target: t.DataType, stored: pa.Da
         kinds = source.elementType, target.elementType, stored.value_type
         value = f.transform(column, lambda item: fitted(item, *kinds).value)
         return Fitted(value, f.exists(column, lambda item: _is_misfit(fitted(item, *kinds))))
+    if isinstance(source, t.MapType) and isinstance(target, t.MapType) and source.keyType == target.keyType:
+        kinds = source.valueType, target.valueType, stored.item_type
+        value = f.transform_values(column, lambda _, item: fitted(item, *kinds).value)
+        return Fitted(value, f.exists(f.map_values(column), lambda item: _is_misfit(fitted(item, *kinds))))
     return _fitted_scalar(column, source, target)
 
 

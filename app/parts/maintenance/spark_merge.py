@@ -170,8 +170,9 @@ class Merge:
             of_first = quoted(first).alias(first, metadata=dict(metadata))
             # A column may have metadata of an earlier merge, so the metadata is removed.
             frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
-            if self._target.sort_column in self._columns:
-                frame = frame.repartition(1).sortWithinPartitions(quoted(self._target.sort_column).asc_nulls_last())
+            order = self._target.sort_column or ""
+            if order in self._columns and "map<" not in self._types[order].simpleString():  # Spark cannot compare maps
+                frame = frame.repartition(1).sortWithinPartitions(quoted(order).asc_nulls_last())
             else:
                 frame = frame.coalesce(1)
             frame.write.parquet(out)

@@ -17,7 +17,7 @@ from app.convert.bounds import MOST_OBJECTS
 from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import Columns, infer
 from app.convert.scalars import moment_at
-from app.model import RegisteredSchema, SchemaId
+from app.model import Pairs, RegisteredSchema, SchemaId
 from app.parts.protobuf.protobuf_descriptors import compiled, descriptors, nested
 from app.parts.registry.registered_schemas import RegisteredSchemas, payload
 from app.reason_texts import Reason
@@ -250,7 +250,7 @@ def _field(field: FieldDescriptor, readers: _Readers) -> _Read:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
         key, value = _key, _scalar(kind.fields_by_name["value"], readers)
-        return lambda entries: {key(name): value(entries[name]) for name in entries}
+        return lambda entries: Pairs((key(name), value(entries[name])) for name in entries)
     convert = _scalar(field, readers)
     return (lambda values: [*map(convert, values)]) if field.is_repeated else convert
 

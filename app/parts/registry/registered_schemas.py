@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.chunks import AllHeaders, Values
-from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
+from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, change_items, recast
 from app.convert.json_columns import JsonMessages
 from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
@@ -276,10 +276,7 @@ def _without_voids(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(array.type):
         children = [_without_voids(child) for child in array.flatten()]
         return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
-    if pa.types.is_list(array.type):
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, _without_voids(array.values), mask=mask)
-    return array
+    return change_items(array, _without_voids) if pa.types.is_nested(array.type) else array
 
 
 def _make_room(remembered: dict[Any, Any]) -> None:

@@ -65,7 +65,7 @@ class Dialect:
 
     Attributes:
         plain: The names of primitive types, in the order of ``_KINDS``.
-        decimal, array, struct: The patterns of other types. ``field`` is the pattern of a struct's field.
+        decimal, array, map, struct: The patterns of other types. ``field`` is the pattern of a struct's field.
         quote: The quotation mark of names. All names are quoted, because a name may be a reserved word.
         escaping: The quotation marks that need a backslash as escape. For other quotation marks, the mark is doubled.
         column: The pattern of a nullable column's type.
@@ -74,6 +74,7 @@ class Dialect:
     plain: Sequence[str]
     decimal: str
     array: str
+    map: str
     struct: str
     field: str
     quote: str
@@ -96,6 +97,8 @@ class Dialect:
             return self.column.format(self.decimal.format(kind.precision, kind.scale))
         if pa.types.is_list(kind):
             return self.array.format(self.kind(kind.value_type))
+        if pa.types.is_map(kind):
+            return self.map.format(self.kind(kind.item_type))
         if pa.types.is_struct(kind):
             fields = (self.field.format(self.name(each.name), self.kind(each.type)) for each in kind)
             return self.struct.format(", ".join(fields))
@@ -110,23 +113,24 @@ class Dialect:
 
 _HIVE = Dialect(
     ("boolean", "int", "bigint", "double", "string", "binary", "date", "timestamp", "timestamp"),
-    *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`", "'"),
+    *("decimal({},{})", "array<{}>", "map<string,{}>", "struct<{}>", "{}:{}", "`", "'"),
 )
 _SPARK = Dialect(
     ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
-    *("DECIMAL({},{})", "ARRAY<{}>", "STRUCT<{}>", "{}: {}", "`", "'"),
+    *("DECIMAL({},{})", "ARRAY<{}>", "MAP<STRING, {}>", "STRUCT<{}>", "{}: {}", "`", "'"),
 )
 _TRINO = Dialect(
     ("boolean", "integer", "bigint", "double", "varchar", "varbinary", "date", "timestamp", "timestamp"),
-    *("decimal({},{})", "array({})", "row({})", "{} {}", '"'),
+    *("decimal({},{})", "array({})", "map(varchar, {})", "row({})", "{} {}", '"'),
 )
 _BIGQUERY = Dialect(
     ("BOOL", "INT64", "INT64", "FLOAT64", "STRING", "BYTES", "DATE", "TIMESTAMP", "DATETIME"),
-    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<{}>", "{} {}", "`", "'`"),
+    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<key_value ARRAY<STRUCT<key STRING, value {}>>>", "STRUCT<{}>", "{} {}"),
+    *("`", "'`"),
 )
 _CLICKHOUSE = Dialect(
     ("Bool", "Int32", "Int64", "Float64", "String", "String", "Date32", "DateTime64(6, 'UTC')", "DateTime64(6)"),
-    *("Decimal({}, {})", "Array({})", "Tuple({})", "{} {}", "`", "'`"),
+    *("Decimal({}, {})", "Array({})", "Map(String, {})", "Tuple({})", "{} {}", "`", "'`"),
     column="Nullable({})",
 )
 

@@ -184,7 +184,7 @@ class _Trial:
         without = {_OFFSET}.difference(self._settings.metadata_columns)
         if self._planner:
             self._planner.add(staged, without)
-        for row in pq.ParquetFile(staged.path).read().to_pylist():
+        for row in pq.ParquetFile(staged.path).read().to_pylist(maps_as_pydicts="strict"):
             group, offset = staged.groups[row.pop(staged.group_column)], row[_OFFSET]
             self._rescued += row.get(RESCUED_COLUMN) is not None
             values = {name: value for name, value in row.items() if value is not None and name not in without}

@@ -110,7 +110,7 @@ def test_objects_that_do_not_end_with_their_message(messages: list[bytes]) -> No
         # Values of another kind than their column
         '{"i":1.0}', '{"i":1e2}', '{"i":9223372036854775808}', '{"i":"1"}', '{"i":true}', '{"i":{}}', '{"s":1}',
         '{"s":{}}', '{"s":true}', '{"b":1}', '{"b":"true"}', '{"l":1}', '{"l":{}}', '{"l":["1"]}', '{"o":[]}',
-        '{"o":1}', '{"o":{"new":1}}', '{"o":{"new":[]}}', '{"o":{"a":"1"}}',
+        '{"o":1}', '{"o":{"new":1}}', '{"o":{"new":[1]}}', '{"o":{"a":"1"}}',
     ],
 )  # fmt: skip
 def test_a_field_that_comes_twice_or_has_a_value_of_another_kind_than_its_column(text: str) -> None:

@@ -50,6 +50,7 @@ def test_a_column_whose_type_was_fixed_takes_what_fits(column_type: str, value: 
         ("string", "\ud800", "\ud800"),
         ("struct<a:bigint>", {"a": 1, "b": 2}, {"b": 2}),
         ("array<bigint>", [1.5], [1.5]),
+        ("map<string,bigint>", {"a": 1, "b": 1.5}, {"b": 1.5}),
     ],
 )
 def test_a_column_whose_type_was_fixed_never_grows(column_type: str, value: object, left_over: object) -> None:

@@ -42,8 +42,8 @@ def test_a_misfit_inside_a_list_takes_the_whole_list() -> None:
 
 def test_a_list_is_empty_once_its_elements_have_a_type() -> None:
     assert stored([], [1], [])[1] == [None, [1], []]
-    assert rescued_of([], [1], []) == [{"x": []}, None, None]
-    assert rescued_of({"a": 1, "l": []}, [None]) == [{"x": {"l": []}}, {"x": [None]}]
+    assert rescued_of([], [1], []) == [None, None, None]
+    assert rescued_of({"a": 1, "l": [[], {}]}, [None], 1) == [None, {"x": [None]}, {"x": 1}]
     assert stored([[], [1]], [[]]) == ("array<array<bigint>>", [[[], [1]], [[]]])
     assert stored([], [None], schema={"x": pa.list_(pa.string())})[1] == [[], [None]]
 

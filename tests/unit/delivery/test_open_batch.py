@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.delivery.stage import OpenBatch, Staged, Stager
-from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
+from app.model import Batch, OffsetRange, Pairs, Rejected, StagedFile, TopicPartition
 from app.reason_texts import Reason
 from app.table.layout import dead_letter_key, file_name
 from app.table.schema import TableSchema
@@ -96,12 +96,15 @@ def test_rows_that_do_not_fit_the_columns_are_not_taken(gathering: Gathering, va
     assert rows_by_file(gathering.batch.close()) == [("a", [{"v": 1}])]
 
 
-def test_the_sort_column_may_come_later(gathering: Gathering) -> None:
+@pytest.mark.parametrize(("at", "sort_column"), [(1, "at"), (Pairs(a=1), None)])
+def test_the_sort_column_may_come_later_and_cannot_be_a_map(
+    gathering: Gathering, at: Any, sort_column: str | None
+) -> None:
     gathering.add(batch({"p": "a", "v": 1}))
-    gathering.add(batch({"p": "a", "at": 1}, first=1))
+    gathering.add(batch({"p": "a", "at": at}, first=1))
     staged = gathering.batch.close()
     assert staged.file is not None
-    assert staged.file.sort_column == "at"
+    assert staged.file.sort_column == sort_column
 
 
 def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) -> None:

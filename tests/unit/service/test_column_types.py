@@ -41,6 +41,11 @@ TYPES: dict[str, tuple[list[str], list[Any]]] = {
     "timestamp_ntz": (['"2024-01-15T12:00:00"', '"2024-01-15T12:00:00Z"'], [datetime(2024, 1, 15, 12), None]),
     "array<double>": (["[1,null,2.5]", "[]", '["x"]'], [[1.0, None, 2.5], [], None]),
     "array<array<string>>": (['[[1],["x"]]', "[[]]"], [[["1"], ["x"]], [[]]]),
+    "map<string,double>": (
+        ['{"a":1,"b":null,"a":2.5}', "{}", "null", '["x"]', "7"],
+        [[("a", 2.5), ("b", None)], [], None, None, None],
+    ),
+    "array<map<string,string>>": (['[{"a":{"b":[1.5]}},{}]', "[1]"], [[[("a", '{"b":[1.5]}')], []], None]),
     "struct<a:double,b:string>": (
         ['{"a":1}', '{"b":7}', '{"c":1}'],
         [{"a": 1.0, "b": None}, {"a": None, "b": "7"}, None],

@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_read_is_named(store: MoodyStore, tmp_path: Path, 
 
 
 def test_a_file_with_a_type_that_no_column_can_have_is_named(store: MoodyStore, tmp_path: Path) -> None:
-    put_file(store, tmp_path, "f.parquet", {"a": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))})
+    put_file(store, tmp_path, "f.parquet", {"a": pa.array([[(7, 1)]], pa.map_(pa.int64(), pa.int64()))})
 
     with pytest.raises(FatalError, match=rf"{ROOT}/f\.parquet: .*'a'.*map"):
         opened(store)

@@ -22,6 +22,7 @@ NAMES = {
     "timestamp_ntz": pa.timestamp("us"),
     "array<bigint>": pa.list_(pa.int64()),
     "struct<a:bigint,`b c`:array<string>>": pa.struct([("a", pa.int64()), ("b c", pa.list_(pa.string()))]),
+    "map<string,struct<a:map<string,int>>>": pa.map_(pa.string(), pa.struct([("a", pa.map_(pa.string(), pa.int32()))])),
     "struct<`a``b`:int>": pa.struct([("a`b", pa.int32())]),
     "struct<``:int>": pa.struct([("", pa.int32())]),
 }
@@ -30,12 +31,16 @@ leaves = st.sampled_from([kind for kind in NAMES.values() if not pa.types.is_nes
 field_names = st.text(st.characters(codec="utf-8"))
 
 
+def _map(values: pa.DataType) -> pa.DataType:
+    return pa.map_(pa.string(), values)
+
+
 def _structs(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
     named = st.tuples(field_names, children)
     return st.lists(named, min_size=1, max_size=4, unique_by=lambda field: field[0].lower()).map(pa.struct)
 
 
-types = st.recursive(leaves, lambda children: st.one_of(children.map(pa.list_), _structs(children)), max_leaves=8)
+types = st.recursive(leaves, lambda each: st.one_of(each.map(pa.list_), each.map(_map), _structs(each)), max_leaves=8)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,7 +54,9 @@ def test_what_is_written_is_read_back(kind: pa.DataType) -> None:
     assert parse_type(type_name(kind)) == kind
 
 
-@pytest.mark.parametrize("kind", [pa.null(), pa.uint64(), pa.struct([]), pa.list_(pa.null()), pa.time64("us")])
+@pytest.mark.parametrize(
+    "kind", [pa.null(), pa.uint64(), pa.struct([]), pa.map_(pa.int64(), pa.bool_()), pa.time64("us")]
+)
 def test_a_type_that_no_column_has_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(ValueError, match="no column can have the type"):
         type_name(kind)
@@ -71,7 +78,10 @@ def test_the_types_of_columns() -> None:
         (parse_type, "float", "'float' is not a type. Types are boolean, int,"),
         (parse_type, "", "a type is missing at the end of ''"),
         (parse_type, "array", "'<' is missing after array, as in array<string>"),
-        (parse_type, "array<string", "'>' is missing after the type of the elements"),
+        (parse_type, "array<string", "'>' is missing after the type of the items of array"),
+        (parse_type, "map<string,int", "'>' is missing after the type of the items of map"),
+        (parse_type, "map<string>", "',' is missing after the type of the keys, as in map<string,double>"),
+        (parse_column_types, "a:map<int,double>", "keys of a map must be string, as in map<string,double>, in "),
         (parse_type, "array<string>>", "'>' is unexpected in"),
         (parse_type, "decimal(10)", r"'decimal' is not a type. Types are .*decimal\(p,s\)"),
         (parse_type, "decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),

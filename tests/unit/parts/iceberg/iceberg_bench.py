@@ -38,6 +38,7 @@ EVERY_TYPE = {
     "sum": pa.array([Decimal("-1"), None], pa.decimal128(38, 0)),
     "tags": [["a", None], None],
     "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
+    "rooms": pa.array([{"x": {"seats": 3}, "y": None}, None], pa.map_(pa.string(), pa.struct({"seats": pa.int64()}))),
 }
 
 

@@ -193,23 +193,28 @@ def test_a_renamed_column_and_field_keep_their_values_and_get_those_of_every_nam
 ) -> None:
     member = bench.member()
     site = pa.array([[{"floor": 1}]], pa.list_(pa.struct([("floor", pa.int64())])))
-    member.add_files([bench.file("one", {"temp": [1.5], "sites": site})], "readings", marks(0))
+    room = pa.array([{"x": {"seats": 3}}], pa.map_(pa.string(), pa.struct({"seats": pa.int64()})))
+    member.add_files([bench.file("one", {"temp": [1.5], "sites": site, "rooms": room})], "readings", marks(0))
     with change(bench) as schema:
+        schema.rename_column("rooms.value.seats", "chairs")
         schema.rename_column("temp", "temperature")
         schema.rename_column("sites.element.floor", "level")
         schema.rename_column("place", "city")
         schema.move_first("temp")
     member = bench.member() if is_new else member
-    member.add_files([bench.file("two", {"temp": [2.5], "sites": site, "new": [1]})], "readings", marks(1))
+    columns = {"temp": [2.5], "sites": site, "rooms": room, "new": [1]}
+    member.add_files([bench.file("two", columns)], "readings", marks(1))
     member.add_files([bench.file("three", {"temperature": [3.5]}, None)], "readings", marks(2))
-    assert [field.name for field in bench.table.schema().fields] == ["temperature", "city", "sites", "new"]
+    assert [field.name for field in bench.table.schema().fields] == ["temperature", "city", "sites", "rooms", "new"]
     assert [(row["temperature"], row["city"]) for row in bench.rows()] == [(1.5, "Rome"), (2.5, "Rome"), (3.5, None)]
-    assert bench.table.scan("temperature > 2 and city = 'Rome'").to_arrow()["sites"].to_pylist() == [[{"level": 1}]]
+    [second] = bench.table.scan("temperature > 2 and city = 'Rome'").to_arrow().to_pylist()
+    assert (second["sites"], second["rooms"]) == ([{"level": 1}], [("x", {"chairs": 3})])
     known = member.check()
     assert known is not None
     assert known.partition_spec == ("place",)
-    rows = pa.table({"temperature": [1.5], "sites": site})
-    assert known.as_known(rows, known.partition_spec).schema == pa.schema({"temp": pa.float64(), "sites": site.type})
+    rows = pa.table({"temperature": [1.5], "sites": site, "rooms": room})
+    columns_of_files = pa.schema({"temp": pa.float64(), "sites": site.type, "rooms": room.type})
+    assert known.as_known(rows, known.partition_spec).schema == columns_of_files
     with pytest.raises(ConfigError, match="'city': it is another name of the partition column place"):
         known.as_known(pa.table({"city": ["Rome"]}), known.partition_spec)
 

@@ -12,7 +12,7 @@ from google.protobuf import timestamp_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
 
 from app.convert.scalars import OutOfRange
-from app.model import RegisteredSchema
+from app.model import Pairs, RegisteredSchema
 from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
 from tests.support.protobuf import STANDARD, class_of, field, file, framed, mapped, message, opened, registered
@@ -66,7 +66,7 @@ UNSET = {
     "bytes": b"",
     "unit": "CELSIUS",
     **{name: [] for name in ("values", "places")},
-    **{name: {} for name in ("tags", "ports")},
+    **{name: Pairs() for name in ("tags", "ports")},
 }
 
 
@@ -82,8 +82,8 @@ UNSET = {
         (lambda m: m.place.inside.SetInParent(), {"place": {"name": "", "inside": {"name": ""}}}),
         (lambda m: m.MergeFrom(Reading(values=[1, 2.5])), {"values": [1.0, 2.5]}),
         (lambda m: m.places.add(name="a"), {"places": [{"name": "a"}]}),
-        (lambda m: m.tags.update({"a": 1}), {"tags": {"a": 1}}),
-        (lambda m: m.ports.update({True: 1}), {"ports": {"true": "KELVIN"}}),
+        (lambda m: m.tags.update({"a": 1}), {"tags": Pairs({"a": 1})}),
+        (lambda m: m.ports.update({True: 1}), {"ports": Pairs({"true": "KELVIN"})}),
         (
             lambda m: m.at.MergeFromString(timestamp_pb2.Timestamp(seconds=-1, nanos=999_999_999).SerializeToString()),
             {"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)},

@@ -51,6 +51,16 @@ def test_every_engine_can_be_asked_for() -> None:
     assert [new_parser().parse_args(["schema", "--for", engine]).engine for engine in ENGINES] == [*ENGINES]
 
 
+MAPS = {
+    "athena": "map<string,array<double>>",
+    "bigquery": "STRUCT<key_value ARRAY<STRUCT<key STRING, value ARRAY<FLOAT64>>>>",
+    "clickhouse": "Map(String, Array(Nullable(Float64)))",
+    "duckdb": "",
+    "spark": "MAP<STRING, ARRAY<DOUBLE>>",
+    "trino": "map(varchar, array(double))",
+}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_type_and_name_has_a_form(engine: str) -> None:
     columns = {
@@ -58,10 +68,12 @@ def test_every_type_and_name_has_a_form(engine: str) -> None:
         "at": pa.timestamp("us", "UTC"),
         "local": pa.timestamp("us"),
         "price": pa.decimal128(38, 18),
+        "map": pa.map_(pa.string(), pa.list_(pa.float64())),
         'odd `name"': pa.list_(pa.list_(pa.struct({"a b": pa.int32()}))),
     }
     told = ENGINES[engine](Table("1. order", "s3://b/t", "https://b/t", columns, {}))
     assert re.search('["`]1__order["`]', told)
+    assert MAPS[engine] in told
     assert "PARTITION" not in told.upper().replace("HIVE_PARTITIONING", "")
 
 
