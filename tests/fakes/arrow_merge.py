@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.parts.maintenance.removal import NOTHING, Removal
 from app.parts.maintenance.spark_merge import Target
 from tests.fakes.arrow_writer import footer_with
 
@@ -21,7 +22,7 @@ class ArrowMerge:
         sources: Mapping[pa.Schema, Sequence[str]],
         target: Target,
         partition_values: Mapping[str, str | None],
-        erased: Sequence[str] = (),
+        removal: Removal = NOTHING,
     ) -> None:
         self._target = target
         self._rows = pa.concat_tables(
@@ -29,7 +30,12 @@ class ArrowMerge:
         )
         values = ", ".join(f"'{value}' AS {name}" for name, value in partition_values.items())
         self._view = f"(SELECT *{', ' if values else ''}{values} FROM rows)"  # noqa: S608
-        self._erased = " AND ".join(f"coalesce({each}, false)" for each in erased) or "false"
+        self._erased = " AND ".join(f"coalesce({each}, false)" for each in removal.conditions) or "false"
+        if removal.newest_by:
+            key = ", ".join(removal.newest_by)
+            newest = f"__offset = max(__offset) OVER (PARTITION BY {key})"
+            self._view = f"(SELECT *, NOT ({newest} AND NOT {self._erased}) AS is_removed FROM {self._view})"  # noqa: S608
+            self._erased = "is_removed"
 
     def count_erased(self) -> int:
         return len(self._query(f"SELECT * FROM {self._view} WHERE {self._erased}"))  # noqa: S608

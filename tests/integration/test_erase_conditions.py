@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.errors import FatalError
+from app.parts.maintenance.removal import Removal
 from app.parts.maintenance.spark_merge import Merge, Target, may_match, merge_session
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -54,7 +55,7 @@ def test_a_condition_that_takes_more_than_the_values_of_a_row_is_refused(
     with pytest.raises(ValueError, match=REFUSED):
         may_match(session, [{"place": "a"}], [condition], COLUMNS)
     with pytest.raises(ValueError, match=REFUSED):
-        Merge(session, {pq.read_schema(file): [str(file)]}, TARGET, {"place": "a"}, [condition]).count_erased()
+        Merge(session, {pq.read_schema(file): [str(file)]}, TARGET, {"place": "a"}, Removal([condition])).count_erased()
 
     jvm: Any = session._jvm
     assert jvm.java.lang.System.getProperty("erased") is None
