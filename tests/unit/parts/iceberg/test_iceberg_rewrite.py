@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ def merged(bench: IcebergBench, folder: Path, some: Rewrite | None = None) -> tu
     found = []
     for files in of_partition(some.files()):
         for fitting in some.fitting((file, columns_of(bench, file)) for file in files):
-            found += [some.merge(fitting, folder, lambda _: {})]
+            found += [some.merge(fitting, folder, lambda _: {}, token_hex(12))]
     return some, found
 
 
