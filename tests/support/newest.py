@@ -38,7 +38,9 @@ def random_rows(seed: int, count: int) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def newest(rows: Sequence[Mapping[str, Any]], key: Sequence[str], dropped: str | None = None) -> list[Mapping[str, Any]]:
+def newest(
+    rows: Sequence[Mapping[str, Any]], key: Sequence[str], dropped: str | None = None
+) -> list[Mapping[str, Any]]:
     """The rows that stay; ``dropped`` is the ``op`` of keys that go."""
     kept = [row for row in rows if not _is_superseded(row, rows, key)]
     if dropped is None:

@@ -355,4 +355,6 @@ def test_a_file_that_has_lost_rows_is_refused(bench: IcebergBench, tmp_path: Pat
         pa.table({"n": pa.array([], pa.int64())}), bench.store.uri.removeprefix("file://") + "/" + files[0].key
     )
     with pytest.raises(FatalError, match="2 rows instead of 3"):
-        some.merge(Fitting(pa.schema({"n": pa.int64(), "place": pa.string()}), files), tmp_path, lambda _: {}, token_hex(12))
+        some.merge(
+            Fitting(pa.schema({"n": pa.int64(), "place": pa.string()}), files), tmp_path, lambda _: {}, token_hex(12)
+        )

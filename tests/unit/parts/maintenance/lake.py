@@ -91,7 +91,9 @@ class Lake:
         patch.setattr("app.parts.maintenance.table.try_out", lambda *_: None)
 
     def settings(self, **variables: str) -> Settings:
-        return local_settings(self.folder, **{
+        return local_settings(
+            self.folder,
+            **{
                 "HIVE_COLUMNS": "year,place",
                 "MAX_WRITE_WORKERS": "1",
                 "METADATA_COLUMNS": "__partition,__offset,__timestamp",
