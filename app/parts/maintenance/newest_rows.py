@@ -15,7 +15,7 @@ def newest_rows(rows: pa.Table, key: Sequence[str]) -> pa.BooleanArray:
     """Return, for each row, whether the row stays. ``rows`` contains the key and ``ORDER_COLUMNS``."""
     partition, offset, at = ORDER_COLUMNS
     number = pa.arange(0, len(rows))
-    is_known = reduce(pc.and_, (pc.is_valid(rows[name]) for name in (*key, *ORDER_COLUMNS)))
+    is_known = reduce(pc.and_, (pc.is_valid(rows[name]) for name in (*key, *ORDER_COLUMNS))).combine_chunks()
     latest_first = [*((name, "ascending") for name in key), *((name, "descending") for name in (at, partition, offset))]
     known = rows.append_column(_ROW, number).filter(is_known).sort_by(latest_first).combine_chunks()
     if not len(known):
