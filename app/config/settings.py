@@ -58,9 +58,7 @@ class Writing(Area):
     Empty: never.
     """
     compact_newest_by: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("COMPACT_NEWEST_BY", ())
-    """Columns of a key, separated by commas, such as `device`. `compact` keeps only the newest row of each key in a
-    folder. Empty: all rows.
-    """
+    """Columns, such as `device`. `compact` keeps only the newest row of each key in a folder. Empty: all rows."""
     compact_drop_where: str | None = env("COMPACT_DROP_WHERE", only_with="COMPACT_NEWEST_BY")
     """Condition of Spark SQL, such as `op = 'd'`. `compact` removes a key if its newest row meets this condition."""
     keep: Annotated[str | None, BeforeValidator(parse.keep)] = env("KEEP")
@@ -212,8 +210,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if self.compact_newest_by and order:
             yield "COMPACT_NEWEST_BY", f"needs METADATA_COLUMNS with {', '.join(sorted(order))}, to find the newest row"
         if self.compact_drop_where and self.catalog_kind.is_table:
-            hint = "run DELETE FROM in Spark or Trino after compact"
-            yield "COMPACT_DROP_WHERE", f"does not support CATALOG_TYPE=iceberg: {hint}"
+            yield "COMPACT_DROP_WHERE", "does not support CATALOG_TYPE=iceberg: run DELETE FROM in an engine"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 

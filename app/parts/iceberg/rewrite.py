@@ -76,22 +76,26 @@ class LiveFile:
 
 
 class Fitting(NamedTuple):
-    """Files that can be merged into one file with these columns."""
+    """Files that can be merged into one file with these columns.
+
+    ``kept`` contains, by object key, whether each row of a file remains. If a file has no entry, all its rows remain.
+    """
 
     columns: pa.Schema
     files: list[LiveFile]
+    kept: Mapping[str, pa.BooleanArray] = EMPTY_DICT
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Merged files, which replace the input files."""
+    """A merged file, which contains the remaining rows of its input files; ``None`` if no row remains."""
 
     inputs: Sequence[LiveFile]
-    files: Sequence[DataFile]
+    file: DataFile | None
 
     @property
     def removed_rows(self) -> int:
-        return sum(file.rows for file in self.inputs) - sum(file.rows for file in self.files)
+        return sum(file.rows for file in self.inputs) - (self.file.rows if self.file else 0)
 
 
 class Rewrite:
@@ -150,7 +154,7 @@ class Rewrite:
         metadata = self._ask("reading", self._require_table).metadata
         fittings: list[Fitting] = []
         for file, schema in files:
-            for index, (columns, members) in enumerate(fittings):
+            for index, (columns, members, _) in enumerate(fittings):
                 if joined := _joined(metadata, file.group[0], columns, schema):
                     fittings[index] = Fitting(joined, [*members, file])
                     break
@@ -160,27 +164,21 @@ class Rewrite:
         return fittings
 
     def merge(
-        self,
-        fitting: Fitting,
-        scratch: Path,
-        describe: Callable[[Sequence[Footer]], dict[str, str]],
-        token: str,
-        kept: Mapping[str, pa.BooleanArray] = EMPTY_DICT,
+        self, fitting: Fitting, scratch: Path, describe: Callable[[Sequence[Footer]], dict[str, str]], token: str
     ) -> Merged:
-        """Merge these files, and upload the merged file into the folder of the first. If no row remains, upload none.
+        """Merge these files, and upload the merged file into the folder of the first. ``describe`` returns metadata.
 
-        ``describe`` returns metadata. ``token`` makes the name unique. ``kept`` contains, for each input's key, whether
-        each row remains. Without an entry, all rows remain.
+        ``token`` makes the file's name unique.
 
         Raises:
             FatalError: The number of rows in the merged file is not the number of remaining rows in the inputs.
         """
-        schema, inputs = fitting
+        schema, inputs, kept = fitting
         footers: list[Footer] = []
         merged = scratch / "merged.parquet"
         form = {"store_schema": False, "store_decimal_as_integer": True}
         with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
-            for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers, kept):
+            for rows in self._row_groups(fitting, scratch / "input.parquet", footers):
                 writer.write_table(self._sort(rows), row_group_size=len(rows))
             writer.add_key_value_metadata(describe(footers))
         footer = pq.read_metadata(merged)
@@ -192,12 +190,12 @@ class Rewrite:
                 "Nothing was changed; find out who has changed the files",
             )
         if not input_rows:
-            return Merged(inputs, [])
+            return Merged(inputs, None)
         name = f"data_merged_{token}.parquet"
         uri = f"{inputs[0].task.file.file_path.rpartition('/')[0]}/{name}"
         key = f"{inputs[0].key.rpartition('/')[0]}/{name}"
         stored = self._store.upload(merged, key)
-        return Merged(inputs, [DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri)])
+        return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
 
     def commit(self, merged: Sequence[Merged], erased: Iterable[LiveFile] = ()) -> Sequence[Merged]:
         """Replace the inputs by the merged files, and remove the ``erased`` files. All files have one partition spec.
@@ -221,14 +219,8 @@ class Rewrite:
             raise ConfigError(f"looking for {self._table.words}", "it is not in the catalog", "Check TABLE_NAME")
         return table
 
-    def _row_groups(
-        self,
-        inputs: Sequence[LiveFile],
-        schema: pa.Schema,
-        path: Path,
-        footers: list[Footer],
-        kept: Mapping[str, pa.BooleanArray],
-    ) -> Iterator[pa.Table]:
+    def _row_groups(self, fitting: Fitting, path: Path, footers: list[Footer]) -> Iterator[pa.Table]:
+        schema, inputs, kept = fitting
         tables, rows, size = [schema.empty_table()], 0, 0
         for input_file in inputs:
             self._store.download(input_file.key, path)
@@ -254,7 +246,7 @@ class Rewrite:
     def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
         table = self._require_table()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
-        if committed := [each for each in merged if each.files[0].uri in live]:
+        if committed := [each for each in merged if each.file and each.file.uri in live]:
             return committed  # an earlier try succeeded, and the answer was lost
 
         def is_unchanged(file: LiveFile) -> bool:
@@ -274,7 +266,7 @@ class Rewrite:
         try:
             with table.transaction() as transaction:
                 metadata = transaction.table_metadata
-                new = ((file, each.inputs[0].task.file.partition) for each in valid for file in each.files)
+                new = ((each.file, each.inputs[0].task.file.partition) for each in valid if each.file)
                 added = ((file, schema_of(file), partition) for file, partition in new)
                 with kind(transaction, table.io) as producer:
                     for entry in entries(metadata, added):

@@ -28,11 +28,11 @@ _CODEC = "ZSTD"
 
 def compact(settings: Settings, options: Namespace) -> int:
     """Merge files; in a dry run, list the files to merge. Raise ``FatalError`` if a folder could not be processed."""
-    removal = removal_of(settings, options)
     if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
-        return compact_iceberg(settings, options, removal)
+        return compact_iceberg(settings, options)
+    removal = removal_of(settings, options)
     begun = time.time()
     with new_job(settings, options) as job:
         selection = _Selection(job.table, options.target_mb * _MEGABYTE, options.when_cold, removal)
@@ -40,9 +40,8 @@ def compact(settings: Settings, options: Namespace) -> int:
             job.resume()
         folders = before = after = 0
         for candidates in job.candidates(selection.is_candidate):
-            if candidates:
-                removal.require_columns(job.table.schema.columns, job.table.spec.columns)
-            if candidates and removal.conditions:
+            removal.require_columns(job.table.schema.columns, job.table.spec.columns)
+            if removal.conditions:
                 job.matching(candidates, removal, "--drop-where")  # refuses a condition that is not valid
             for path, changes in job.work(candidates, selection.bins, removal):
                 files, new = sum(len(each.files.files) for each in changes), sum(each.rows > 0 for each in changes)
@@ -109,15 +108,11 @@ class _Selection:
             yield Bin(empty, ["without rows"])
         full = [file for file in files if file.rows]
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in full}
-        if self._removal.newest_by:
-            bins = [full]
-            reasons |= {
-                file.key: reasons[file.key] | {"newest rows"} for file in full if not self._removal.is_done(file.key)
-            }
-        else:
-            bins = [*bins_worth_merging(full, self._target_bytes)]
-            merged = {file.key for bin_ in bins for file in bin_}
-            bins += ([file] for file in full if file.key not in merged)
+        for file in full if self._removal.newest_by else ():
+            reasons[file.key] |= set() if self._removal.is_done(file.key) else {"newest rows"}
+        bins = [full] if self._removal.newest_by else [*bins_worth_merging(full, self._target_bytes)]
+        merged = {file.key for bin_ in bins for file in bin_}
+        bins += ([file] for file in full if file.key not in merged)
         for bin_ in bins:
             why = {reason for file in bin_ for reason in reasons[file.key]}
             if len(bin_) > 1 or why:

@@ -16,14 +16,14 @@ from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.parts.commands import print_line
-from app.parts.iceberg.rewrite import Fitting, Footer, LiveFile, Merged, Rewrite
+from app.parts.iceberg.rewrite import Fitting, Footer, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
 from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
 from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import bins_worth_merging, by_size
 from app.parts.maintenance.newest_rows import newest_rows
 from app.parts.maintenance.record import keep_maintenance
-from app.parts.maintenance.removal import Removal
+from app.parts.maintenance.removal import Removal, removal_of
 from app.parts.maintenance.table import TableAtWork, is_chosen
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
@@ -35,23 +35,23 @@ _FILES_AT_ONCE = 1_000  # maximum number of input files for a merged file, and f
 _ORPHAN_AGE = timedelta(days=1)  # the batch of a younger file may still be committed
 
 
-def compact_iceberg(settings: Settings, options: Namespace, removal: Removal) -> int:
+def compact_iceberg(settings: Settings, options: Namespace) -> int:
     """Merge files; in a dry run, list the files to merge."""
     begun = time.time()
     table, rewrite = _open(settings)
     listed = {stored.key: stored for stored in table.store.list(f"{table.root}/") if _is_own(stored.key, table.root)}
-    selection = _Selection(table, rewrite, listed, options, removal)
-    if removal.newest_by:
-        removal.require_columns(rewrite.columns(), ())
+    selection = _Selection(table, rewrite, listed, options)
+    if selection.removal.newest_by:
+        selection.removal.require_columns(rewrite.columns(), ())
     before = after = 0
-    for _, of_spec in groupby(selection.bins(rewrite.files()), lambda bin_: bin_[0].files[0].group[0]):
-        for bins in by_size(of_spec, _FILES_AT_ONCE, lambda bin_: len(_inputs(bin_))):
-            unchanged = (([*_inputs(bin_)], len(bin_), "") for bin_ in bins)
-            for files, new, result in unchanged if options.dry_run else _merge(table, rewrite, bins, removal):
-                before, after = before + len(files), after + new
+    for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
+        for bins in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
+            unchanged = ((fitting.files, "1 file") for fitting in bins)
+            for files, result in unchanged if options.dry_run else _merge(rewrite, bins, selection.removal):
+                before, after = before + len(files), after + result.startswith("1")
                 former = f"{counted(len(files), 'file')}, {sum(file.size for file in files):,} bytes"
                 folder = table.folder_of(files[0].key)
-                print_line(f"{folder or '.'}: {former} → {counted(new, 'file')}{result}")
+                print_line(f"{folder or '.'}: {former} → {result}")
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     selection.print_skipped()
     if not options.dry_run:
@@ -100,15 +100,10 @@ def _open(settings: Settings) -> tuple[TableAtWork, Rewrite]:
 
 class _Selection:
     def __init__(
-        self,
-        table: TableAtWork,
-        rewrite: Rewrite,
-        listed: Mapping[str, StoredObject],
-        options: Namespace,
-        removal: Removal,
+        self, table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject], options: Namespace
     ) -> None:
         self._table = table
-        self._removal = removal
+        self.removal = removal_of(table.settings, options)
         self._rewrite = rewrite
         self._options = options
         self._target_bytes: int = options.target_mb << 20
@@ -121,8 +116,8 @@ class _Selection:
         """Return whether the file is in a folder that matches ``--folder``."""
         return is_chosen(self._table.folder_of(key) or ".", self._options.folder)
 
-    def bins(self, files: Sequence[LiveFile]) -> Iterator[Sequence[Fitting]]:
-        """Yield files to merge together. The files have the same partition spec and partition values."""
+    def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
+        """Yield groups of files to merge. A group's files have the same partition spec and partition values."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
             if not _is_own(file.key, self._table.root):
@@ -131,7 +126,7 @@ class _Selection:
                 groups.setdefault(file.group, []).append(file)
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             self._with_deletes += sum(file.has_deletes for file in group)
-            if self._removal.newest_by:
+            if self.removal.newest_by:
                 yield from self._with_newest([file for file in group if not file.has_deletes])
                 continue
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
@@ -140,20 +135,23 @@ class _Selection:
                 self.warm += len(small) - len(cold)
             if not any(bin_[1:] for bin_ in bins_worth_merging(cold, self._target_bytes)):
                 continue  # nothing to merge, so no footer is read
-            for columns, fitting in self._rewrite.fitting(_with_columns(self._table, cold)):
+            for columns, fitting, _ in self._rewrite.fitting(_with_columns(self._table, cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
-                    yield from ([Fitting(columns, part)] for part in parts if len(part) > 1)
+                    yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
-    def _with_newest(self, group: Sequence[LiveFile]) -> Iterator[Sequence[Fitting]]:
-        """Yield all files of the group together, if a file was added since the last run with this key."""
+    def _with_newest(self, group: Sequence[LiveFile]) -> Iterator[Fitting]:
+        """Yield all files of the group, if a file was added since the last run with this key."""
         # The rows of a merged file are older than the file.
         cold = [file for file in group if file.key not in self._young or is_merged(file.key)]
         self.warm += len(group) - len(cold)
-        if not all(self._removal.is_done(file.key) for file in cold):
-            bin_ = self._rewrite.fitting(_with_columns(self._table, cold))
-            if not all(self._removal.is_done(file.key) for file in _inputs(bin_)):
-                yield bin_
+        if all(self.removal.is_done(file.key) for file in cold):
+            return
+        fittings = self._rewrite.fitting(_with_columns(self._table, cold))
+        files = [file for fitting in fittings for file in fitting.files]
+        if not all(self.removal.is_done(file.key) for file in files):
+            kept = _newest_rows(self._table, files, self.removal.newest_by)
+            yield from (fitting._replace(kept=kept) for fitting in fittings)
 
     def print_skipped(self) -> None:
         if self.warm:
@@ -177,30 +175,22 @@ def _with_columns(table: TableAtWork, files: Sequence[LiveFile]) -> Iterator[tup
         yield file, footer.schema.to_arrow_schema().remove_metadata()
 
 
-def _describe(footers: Sequence[Footer]) -> dict[str, str]:
-    return as_merged_metadata(starmap(batches_in, footers))
-
-
-def _inputs(bin_: Sequence[Fitting]) -> Sequence[LiveFile]:
-    return [file for fitting in bin_ for file in fitting.files]
-
-
-def _merge(
-    table: TableAtWork, rewrite: Rewrite, bins: Sequence[Sequence[Fitting]], removal: Removal
-) -> Iterator[tuple[Sequence[LiveFile], int, str]]:
-    """Merge each bin, and commit all merged files. Yield the inputs and the number of new files, with their size."""
+def _merge(rewrite: Rewrite, bins: Sequence[Fitting], removal: Removal) -> Iterator[tuple[Sequence[LiveFile], str]]:
+    """Merge each group, and commit all merged files. Yield the inputs and the result of each commit, in words."""
     merges = []
-    for bin_ in bins:
-        kept = _newest_rows(table, _inputs(bin_), removal.newest_by) if removal.newest_by else {}
+    for fitting in bins:
         with scratch_folder() as scratch:
-            parts = [rewrite.merge(fitting, scratch, _describe, removal.new_token(), kept) for fitting in bin_]
-        merges.append(Merged(_inputs(bin_), [file for part in parts for file in part.files]))
+            merges.append(rewrite.merge(fitting, scratch, _describe, removal.new_token()))
     committed = rewrite.commit(merges)
     for merge in committed:
         removed = f" ({counted(merge.removed_rows, 'row')} removed)" if merge.removed_rows else ""
-        yield merge.inputs, len(merge.files), f", {sum(file.size for file in merge.files):,} bytes{removed}"
+        yield merge.inputs, (f"1 file, {merge.file.size:,} bytes" if merge.file else "no file") + removed
     if len(committed) < len(merges):
         print_line(f"{counted(len(merges) - len(committed), 'merge')} skipped: their files have changed meanwhile")
+
+
+def _describe(footers: Sequence[Footer]) -> dict[str, str]:
+    return as_merged_metadata(starmap(batches_in, footers))
 
 
 def _newest_rows(table: TableAtWork, files: Sequence[LiveFile], key: Sequence[str]) -> Mapping[str, pa.BooleanArray]:

@@ -206,19 +206,15 @@ class Job:
         return candidates
 
     def matching(self, candidates: Sequence[Candidate], removal: Removal, option: str) -> Sequence[bool]:
-        """Return, for each folder, whether its partition values allow rows that meet the conditions of ``option``.
-
-        Raises:
-            ConfigError: A condition is not valid.
-        """
+        """Return whether each folder may contain rows that meet the conditions. Raise ``ConfigError`` if not valid."""
         if removal == EVERY_ROW:
             return [True] * len(candidates)
         partitions = [self.table.partition_values(path) for path, *_ in candidates]
         try:
             return may_match(self.merger.session(), partitions, removal.conditions, self.table.schema.columns)
         except ValueError as error:
-            doing = f"understanding {' '.join(f'{option} {each}' for each in removal.conditions)}"
-            raise ConfigError(doing, str(error)) from None
+            conditions = f" {option} ".join(["", *removal.conditions])
+            raise ConfigError(f"understanding{conditions}", str(error)) from None
 
     def work(
         self,
@@ -262,9 +258,7 @@ class Job:
                         changes.append(Change(bin_, replacement.rows, size))
         except SkippedError as error:
             return changes, error
-        if (
-            removal.is_erasure or failure
-        ) and not record.is_unchanged():  # another run may have moved the rows to another file
+        if (removal.is_erasure or failure) and not record.is_unchanged():  # another run may have moved the rows
             failure = SkippedError()
         return changes, failure
 

@@ -94,7 +94,7 @@ class Merger:
         merge = self._merge(folder, files, removal, scratch) if writes or removal != NOTHING else None
         everything = sum(file.rows for file in files)
         rows = everything - (0 if removal == NOTHING else merge.count_erased() if merge else everything)
-        if removal.newest_by and not rows and len(files) > 1:
+        if removal.newest_by and everything and not rows and len(files) > 1:
             # An interrupted run might delete only the files with the newest rows. The next run has only one file.
             return self.prepare(folder, files, Removal(newest_by=removal.newest_by), scratch)
         has_catalog = self._table.registrar.is_needed

@@ -36,9 +36,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started Java and 
 _MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
 _LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
 _NUMBER = "number of the folder"
-# Columns during a run. Spark accepts window functions only in columns.
-_ALONE, _LATEST = "number of a row without a key", "partition of the key's latest row"
-_HIGHEST, _ALL_DROPPED = "highest offset of the later rows", "all rows of the key meet the conditions"
+_ALONE, _LATEST, _OF_ROWS = "number of a row without a key", "partition of the key's latest row", "result for rows"
 _MOST_COMPILED = 500  # maximum fields of a table for compiled code; with more, compiling needs too much time and heap
 _CALL = "UnresolvedFunction"  # the class of a function call in Spark's parser
 # Groups of Spark functions that are refused: some functions call Java methods, read files, or show session values.
@@ -202,14 +200,10 @@ class Merge:
         frame = frame.withColumn(_LATEST, latest.over(rows_of_key))
         later_rows = rows_of_key.orderBy(at.desc(), offset.desc()).rowsBetween(Window.unboundedPreceding, -1)
         in_latest = has_order & (partition == quoted(_LATEST))
-        frame = frame.withColumn(_HIGHEST, f.max(f.when(in_latest, offset)).over(later_rows))
-        is_newest = in_latest & f.coalesce(quoted(_HIGHEST) <= offset, f.lit(True))
-        frame = frame.filter(~has_order | is_newest)
-        if not self._removal.conditions:
-            return frame
-        return frame.withColumn(_ALL_DROPPED, f.every(is_dropped).over(rows_of_key)).filter(
-            ~(has_key & quoted(_ALL_DROPPED))
-        )
+        frame = frame.withColumn(_OF_ROWS, f.max(f.when(in_latest, offset)).over(later_rows))
+        is_newest = in_latest & f.coalesce(quoted(_OF_ROWS) <= offset, f.lit(True))
+        frame = frame.filter(~has_order | is_newest).withColumn(_OF_ROWS, f.every(is_dropped).over(rows_of_key))
+        return frame.filter(~(has_key & quoted(_OF_ROWS)))
 
     def _schema_to_read(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns to read, with their types in the files. Spark reads missing columns as nulls."""

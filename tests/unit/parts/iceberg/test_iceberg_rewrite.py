@@ -122,7 +122,7 @@ def test_null_lists_of_structures_stay_null(bench: IcebergBench, tmp_path: Path)
     member.add_files([bench.file("one", {"n": range(4), "sites": pa.array(sites, kind)})], "readings", marks(0))
     member.add_files([bench.file("two", {"n": [4]})], "readings", marks(1))
     _, [one] = merged(bench, tmp_path, rewrite(bench, "n"))
-    with pq.ParquetFile(f"{bench.store.uri.removeprefix('file://')}/{one.files[0].key}") as file:
+    with pq.ParquetFile(f"{bench.store.uri.removeprefix('file://')}/{one.file.key}") as file:
         assert file.read()["sites"].to_pylist() == [*sites, None]
 
 
@@ -249,7 +249,7 @@ def test_row_groups_are_of_the_wanted_size_and_sorted(bench: IcebergBench, tmp_p
     with pq.ParquetFile(tmp_path / "merged.parquet") as file:
         groups = [file.read_row_group(index)["n"].to_pylist() for index in range(file.num_row_groups)]
     assert groups == [[1, 1, 5, 5, None, None], [1, 5, None]]
-    assert one.files[0].rows == 9
+    assert one.file.rows == 9
 
 
 class AppendsDeletes(_FastAppendFiles):
@@ -332,7 +332,7 @@ def test_files_whose_rows_somebody_deletes_meanwhile_are_left(
 
     commits(monkeypatch, before=delete)
     done = some.commit(files)
-    assert [each.files[0].rows for each in done] == [2]
+    assert [each.file.rows for each in done] == [2]
     assert numbers(bench) == [0, 2, 7, 8]
 
 
@@ -342,9 +342,9 @@ def test_of_two_runs_at_once_one_is_done(bench: IcebergBench, tmp_path: Path) ->
     assert (one.commit(ones), other.commit(others)) == (ones, [])
     assert numbers(bench) == [0, 1, 2]
     stored = {found.key for found in bench.store.list("data/readings/")}
-    assert {each.files[0].key for each in (*ones, *others)} <= stored
+    assert {each.file.key for each in (*ones, *others)} <= stored
     unreferenced = stored - one.referenced()
-    assert {each.files[0].key for each in others} == {key for key in unreferenced if key.endswith(".parquet")}
+    assert {each.file.key for each in others} == {key for key in unreferenced if key.endswith(".parquet")}
 
 
 def test_a_file_that_has_lost_rows_is_refused(bench: IcebergBench, tmp_path: Path) -> None:
