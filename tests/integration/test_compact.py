@@ -26,6 +26,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 ROOT = "data/readings"
+ORDER = "__partition,__offset,__timestamp"
 # What was cut off just now is continued at once.
 NO_LEASE = (
     "-c",
@@ -254,18 +255,17 @@ def test_a_folder_keeps_the_newest_row_of_each_key_and_no_deleted_one(lake: Buck
         lake.put(f"place=a/{first}.parquet", {**row, **order})
 
     newest = ("compact", "--when-cold", "0m", "--newest-by", "__key", "--drop-where", "op = 'd'")
-    variables = {"METADATA_COLUMNS": "__partition,__offset,__timestamp"}
     put(0, ("1", "c"), ("2", "c"), ("1", "u"), (None, "u"), (None, "d"))
-    said, _ = lake.run(*newest, **variables)
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
     assert said[-1] == "1 folder: 1 file became 1"
     assert numbers(lake) == [1, 2, 3, 4]
-    said, _ = lake.run(*newest, **variables)
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
     assert said == ["0 folders: 0 files became 0"]
     put(5, ("2", "d"), ("3", "c"))
-    said, _ = lake.run(*newest, **variables)
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
     assert "2 rows removed" in said[0]
     assert numbers(lake) == [2, 3, 4, 6]
-    _, complaint = lake.run(*newest[:-1], "op = 'd' AND rand() < 1", code=2, **variables)
+    _, complaint = lake.run(*newest[:-1], "op = 'd' AND rand() < 1", code=2, METADATA_COLUMNS=ORDER)
     assert "understanding --drop-where op = 'd' AND rand() < 1: its result changes" in complaint
 
 

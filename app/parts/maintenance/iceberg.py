@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate, groupby, starmap
+from itertools import accumulate, groupby
 from operator import attrgetter
 
 import pyarrow as pa
@@ -16,9 +16,9 @@ from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.parts.commands import print_line
-from app.parts.iceberg.rewrite import Fitting, Footer, LiveFile, Rewrite
+from app.parts.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
-from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
+from app.parts.maintenance.batch_metadata import as_merged_metadata
 from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import bins_worth_merging, by_size
 from app.parts.maintenance.newest_rows import newest_rows
@@ -180,17 +180,13 @@ def _merge(rewrite: Rewrite, bins: Sequence[Fitting], removal: Removal) -> Itera
     merges = []
     for fitting in bins:
         with scratch_folder() as scratch:
-            merges.append(rewrite.merge(fitting, scratch, _describe, removal.new_token()))
+            merges.append(rewrite.merge(fitting, scratch, as_merged_metadata, removal.new_token()))
     committed = rewrite.commit(merges)
     for merge in committed:
         removed = f" ({counted(merge.removed_rows, 'row')} removed)" if merge.removed_rows else ""
         yield merge.inputs, (f"1 file, {merge.file.size:,} bytes" if merge.file else "no file") + removed
     if len(committed) < len(merges):
         print_line(f"{counted(len(merges) - len(committed), 'merge')} skipped: their files have changed meanwhile")
-
-
-def _describe(footers: Sequence[Footer]) -> dict[str, str]:
-    return as_merged_metadata(starmap(batches_in, footers))
 
 
 def _newest_rows(table: TableAtWork, files: Sequence[LiveFile], key: Sequence[str]) -> Mapping[str, pa.BooleanArray]:

@@ -17,7 +17,7 @@ from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.late_uploads import Placeholders
 from app.model import DataFile
-from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
+from app.parts.maintenance.batch_metadata import as_merged_metadata
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
 from app.parts.maintenance.removal import EVERY_ROW, NOTHING, Removal
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
@@ -174,7 +174,7 @@ class Merger:
 
     def _write_file(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
         """Write the merged file, check the number of rows, and return the file's path."""
-        metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
+        metadata = as_merged_metadata([(file.key, file.footer.metadata) for file in files])
         if self._uri is None:
             merge.write(str(scratch / "out"), metadata)
             [path] = (scratch / "out").glob("*.parquet")

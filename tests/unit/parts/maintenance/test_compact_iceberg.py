@@ -103,7 +103,9 @@ def test_a_partition_keeps_the_newest_row_of_each_key_by_one_overwrite(
     def numbers(place: str) -> list[int]:
         return sorted(row["n"] for row in bench.rows("n", "place") if row["place"] == place)
 
-    add(5, "Rome", "a", "b", None), add(6, "Rome", "a", "a"), add(7, "Oslo", "a", "c")
+    add(5, "Rome", "a", "b", None)
+    add(6, "Rome", "a", "a")
+    add(7, "Oslo", "a", "c")
     age(tmp_path, days=2)
     before = len(bench.table.snapshots())
     assert run(*newest) == 0

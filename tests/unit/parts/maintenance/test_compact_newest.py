@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.errors import ConfigError
+from app.parts.maintenance.batch_metadata import batches_in
 from app.parts.maintenance.removal import Removal
 from tests.support.environment import problems
 from tests.unit.parts.maintenance.lake import Lake
@@ -77,6 +78,23 @@ def test_a_plain_run_in_between_and_its_settings_instead_of_options(lake: Lake) 
     lake.age_all(days=2)
     assert lake.run("compact") == 0
     assert lake.numbers() == [25, 27, 28, 29]
+
+
+def test_a_table_without_folders_lists_few_offsets_of_many_batches(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the footer of its only file would grow with each batch for ever."""
+    for batch in (0, 1, 2, 4):
+        path = lake.write(batch)
+        path.rename(lake.table / path.name)
+    assert lake.run(*NEWEST, HIVE_COLUMNS="") == 0
+    [path] = lake.files()
+    parts = batches_in(path.name, pq.read_metadata(path).metadata)
+    assert [(each.first, each.last) for each in parts] == [(0, 29), (40, 49)]
+    capsys.readouterr()
+    assert lake.run("audit", "--json", HIVE_COLUMNS="") == 0
+    [partition] = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(each["first"], each["last"]) for each in partition["missing"]] == [(30, 39)]
 
 
 @pytest.mark.parametrize(
