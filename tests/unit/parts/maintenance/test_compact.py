@@ -229,20 +229,19 @@ def kill_at(step: int, number: int, _: str) -> None:
 
 NEWEST = ("compact", "--when-cold", "0m", "--newest-by", "device")
 # Which rows each of them leaves of 0 to 29, of which five in turn have other keys.
-COMMANDS = {
-    ("compact", "--when-cold", "0m"): range(30),
-    ("erase", "--where", "n % 10 = 3"): [n for n in range(30) if n % 10 != 3],
-    NEWEST: range(25, 30),
-    (*NEWEST, "--drop-where", "device = 'd1'"): [25, 27, 28, 29],
-    (*NEWEST, "--drop-where", "device <> 'd'"): [],
+COMMANDS: Mapping[str, tuple[Sequence[str], Sequence[int]]] = {
+    "compact": (("compact", "--when-cold", "0m"), range(30)),
+    "erase": (("erase", "--where", "n % 10 = 3"), [n for n in range(30) if n % 10 != 3]),
+    "newest": (NEWEST, range(25, 30)),
+    "newest and dropped": ((*NEWEST, "--drop-where", "device = 'd1'"), [25, 27, 28, 29]),
+    "all dropped": ((*NEWEST, "--drop-where", "device <> 'd'"), []),
 }
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("command", "wanted"), COMMANDS.items(), ids=str)
-def test_a_run_killed_at_any_step_is_completed_by_the_next_one(
-    lake: Lake, command: tuple[str, ...], wanted: Sequence[int], moment: str
-) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_killed_at_any_step_is_completed_by_the_next_one(lake: Lake, name: str, moment: str) -> None:
+    command, wanted = COMMANDS[name]
     for batch in range(2):
         lake.write(batch)
     assert lake.run("compact", "--when-cold", "0m") == 0  # so that a merged file is merged again
