@@ -25,6 +25,7 @@ _SMALLEST_HEAP_MB = 512  # in a test, Spark did not start with 300 MB
 VIRTUAL_MARK: Final = "~"
 _OF_EACH_RECORD: Final = ("__offset", "__timestamp", "__headers")
 METADATA_COLUMNS: Final = (*KAFKA_PARTITIONS, *_OF_EACH_RECORD)
+ORDER_COLUMNS: Final = ("__partition", "__offset", "__timestamp")  # decide which of two rows is newer
 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

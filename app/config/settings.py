@@ -57,6 +57,10 @@ class Writing(Area):
     """When to merge small files with `compact`: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or `1d`.
     Empty: never.
     """
+    compact_newest_by: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("COMPACT_NEWEST_BY", ())
+    """Columns, such as `device`. `compact` keeps only the newest row of each key in a folder. Empty: all rows."""
+    compact_drop_where: str | None = env("COMPACT_DROP_WHERE", only_with="COMPACT_NEWEST_BY")
+    """Condition of Spark SQL, such as `op = 'd'`. `compact` removes a key if its newest row meets this condition."""
     keep: Annotated[str | None, BeforeValidator(parse.keep)] = env("KEEP")
     """Age after which rows are erased, such as `400d`. The time in the folder's name decides. Rows are erased at the
     time of `COMPACT`, or once a day if `COMPACT` is empty. Empty: rows are never erased.
@@ -202,6 +206,11 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
             yield from self.refuse(problem.format(f"erase --older-than {self.keep}"), "KEEP")
         if self.keep and not self.spec.keeps_columns and TIME_COLUMNS[0] not in self.partitions:
             yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and optionally month, day and hour"
+        order = {*parse.ORDER_COLUMNS} - {*self.metadata_columns, *self.partitions}
+        if self.compact_newest_by and order:
+            yield "COMPACT_NEWEST_BY", f"needs METADATA_COLUMNS with {', '.join(sorted(order))}, to find the newest row"
+        if self.compact_drop_where and self.catalog_kind.is_table:
+            yield "COMPACT_DROP_WHERE", "does not support CATALOG_TYPE=iceberg: run DELETE FROM in an engine"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 

@@ -26,6 +26,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 ROOT = "data/readings"
+ORDER = "__partition,__offset,__timestamp"
 # What was cut off just now is continued at once.
 NO_LEASE = (
     "-c",
@@ -238,6 +239,36 @@ def test_erased_rows_are_in_no_file_and_rows_with_a_null_stay(lake: Bucket) -> N
     assert said[:2] == ["place=a: 2 rows", "2 rows erased from 2 files in 1 folder"]
     assert sorted(lake.only_file("place=a").read()["n"].to_pylist()) == [2, 3, 4]
     assert lake.files("place=b") == before
+
+
+def test_a_folder_keeps_the_newest_row_of_each_key_and_no_deleted_one(lake: Bucket) -> None:
+    def put(first: int, *changes: tuple[str | None, str]) -> None:
+        offsets = range(first, first + len(changes))
+        order = {
+            "__partition": pa.array([0] * len(changes), pa.int32()),
+            "__offset": pa.array(offsets, pa.int64()),
+            "__timestamp": pa.array(offsets, pa.timestamp("us", "UTC")),
+        }
+        row = {
+            "__key": [key for key, _ in changes],
+            "op": [op for _, op in changes],
+            "n": pa.array(offsets, pa.int64()),
+        }
+        lake.put(f"place=a/{first}.parquet", {**row, **order})
+
+    newest = ("compact", "--when-cold", "0m", "--newest-by", "__key", "--drop-where", "op = 'd'")
+    put(0, ("1", "c"), ("2", "c"), ("1", "u"), (None, "u"), (None, "d"))
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
+    assert said[-1] == "1 folder: 1 file became 1"
+    assert numbers(lake) == [1, 2, 3, 4]
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
+    assert said == ["0 folders: 0 files became 0"]
+    put(5, ("2", "d"), ("3", "c"))
+    said, _ = lake.run(*newest, METADATA_COLUMNS=ORDER)
+    assert "2 rows removed" in said[0]
+    assert numbers(lake) == [2, 3, 4, 6]
+    _, complaint = lake.run(*newest[:-1], "op = 'd' AND rand() < 1", code=2, METADATA_COLUMNS=ORDER)
+    assert "understanding --drop-where op = 'd' AND rand() < 1: its result changes" in complaint
 
 
 @pytest.fixture(scope="module")

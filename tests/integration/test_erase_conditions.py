@@ -12,10 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.errors import FatalError
+from app.parts.maintenance.removal import Removal
 from app.parts.maintenance.spark_merge import Merge, Target, may_match, merge_session
+from tests.support.newest import newest, random_rows
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
+KEYS = (["device"], ["device", "kind", "place"])
 COLUMNS = {"n": pa.int64(), "text": pa.string(), "at": pa.timestamp("us", "UTC"), "tags": pa.list_(pa.string())}
 REFUSED = r"only uses? the values of a row"
 TARGET = Target({**COLUMNS, "_rescued_data": pa.string()}, "_rescued_data")
@@ -54,7 +57,7 @@ def test_a_condition_that_takes_more_than_the_values_of_a_row_is_refused(
     with pytest.raises(ValueError, match=REFUSED):
         may_match(session, [{"place": "a"}], [condition], COLUMNS)
     with pytest.raises(ValueError, match=REFUSED):
-        Merge(session, {pq.read_schema(file): [str(file)]}, TARGET, {"place": "a"}, [condition]).count_erased()
+        Merge(session, {pq.read_schema(file): [str(file)]}, TARGET, {"place": "a"}, Removal([condition])).count_erased()
 
     jvm: Any = session._jvm
     assert jvm.java.lang.System.getProperty("erased") is None
@@ -106,3 +109,26 @@ def test_a_file_does_not_name_a_module_to_import(
         Merge(session, {pa.schema({"n": pa.int32()}): [str(file)]}, TARGET, {"place": "a"})
 
     assert "named_by_a_file" not in sys.modules
+
+
+@pytest.mark.parametrize("conditions", [(), ("op = 'd'",)], ids=str)
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_the_newest_rows_are_those_of_a_comparison_of_each_row_with_each_other(
+    session: SparkSession, tmp_path: Path, key: list[str], conditions: tuple[str, ...]
+) -> None:
+    rows = random_rows(7, 300)
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    for number, path in enumerate(paths):
+        pq.write_table(rows.slice(number * 100, 100), path)
+    columns = {**{field.name: field.type for field in rows.schema}, "_rescued_data": pa.string()}
+    merge = Merge(
+        session, {rows.schema: paths}, Target(columns, "_rescued_data", "n"), {"place": "a"}, Removal(conditions, key)
+    )
+
+    removed = merge.count_erased()
+    merge.write(str(tmp_path / "out"), {})
+
+    [out] = (tmp_path / "out").glob("*.parquet")
+    wanted = newest([{**row, "place": "a"} for row in rows.to_pylist()], key, "d" if conditions else None)
+    assert pq.read_table(out)["n"].to_pylist() == [row["n"] for row in wanted]
+    assert removed == len(rows) - len(wanted)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from app.parts.maintenance.removal import Removal
 from app.parts.maintenance.spark_merge import Merge, Target, merge_session
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -36,7 +37,7 @@ def merge(
         pq.write_table(table, folder / f"{number}.parquet")
         sources.setdefault(table.schema, []).append(str(folder / f"{number}.parquet"))
     columns = {"id": pa.int64(), "o": target, "_rescued_data": pa.string()}
-    merged = Merge(session, sources, Target(columns, "_rescued_data", "id"), {"place": "a"}, erased)
+    merged = Merge(session, sources, Target(columns, "_rescued_data", "id"), {"place": "a"}, Removal(erased))
     left = sum(table.num_rows for table in files) - (merged.count_erased() if erased else 0)
     merged.write(str(folder / "out"), {})
     [out] = (folder / "out").glob("*.parquet")

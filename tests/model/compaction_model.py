@@ -12,8 +12,11 @@ Somebody may delete an input by hand.
 An *erasure* is the same with fewer rows in the merged file, or without one: then whoever takes it over closes the
 record.
 
+With *newest*, each compactor leaves out the rows of which the folder has a newer one with the same key, and then the
+keys whose newest row is a deletion. Row 2 is the deletion of the key of row 1; row 3 has another key.
+
 What must hold in each state: no row of a settled file is missing, and rows are there twice only while the record is
-open. At the end, after one more run: every row once, and the record is closed.
+open, and so is a row whose deletion is gone. At the end, after one more run: every row once, and the record is closed.
 
 A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
 """
@@ -38,6 +41,7 @@ class Rule(Enum):
     TAKE_FREE_NAME = "A stalled compactor uploads the merged file, and the file without rows takes its place."
     READ_BACK = "A stalled compactor finds the name taken by one that gave up, and deletes the inputs."
     LOOK_FOR_MERGED = "A compactor dies while it deletes, and the next one cannot merge the inputs that are left."
+    DROP_ONE_FILE = "A compactor drops all keys, and dies between a deletion's file and the file of the deleted row."
 
 
 class Record(NamedTuple):
@@ -91,13 +95,14 @@ class Model:
     """The folder with so many compactors, of which some may die.
 
     ``by_hand``: file ``a`` may be deleted by hand. ``erases``: the first compactor erases the files ``a`` and ``b``,
-    without a merged file. ``late``: an upload may arrive at any time, once more, or never.
+    without a merged file. ``late``: an upload may arrive at any time, once more, or never. ``newest``: see above.
     """
 
     compactors: int = 2
     deaths: int = 1
     by_hand: bool = False
     erases: bool = False
+    newest: bool = False
     late: bool = True
     without: Rule | None = None
 
@@ -121,12 +126,14 @@ class Model:
 
     def _wrong(self, state: State) -> str | None:
         rows = Counter(row for _, rows in state.files for row in rows)
-        kept = set() if self.erases else {2} if state.by_hand else {1, 2}
+        kept = set() if self.erases or self.newest else {2} if state.by_hand else {1, 2}
         settled = kept | ({3} if state.writer in ("settled", "again") else set())
         if settled - rows.keys():
             return "lost"
         if not state.record.inputs and state.writer != "rolled back" and max(rows.values(), default=0) > 1:
             return "doubled"
+        if self.newest and not state.record.inputs and 1 in rows and 2 not in rows:
+            return "back without its deletion"
         return None
 
     def _wrong_at_the_end(self, state: State) -> str | None:
@@ -188,10 +195,23 @@ class Model:
 
     def _read(self, state: State, who: int, me: Compactor) -> State:
         files = dict(state.files)
-        if len(me.listed) < 2 or not set(me.listed) <= files.keys():
-            return state.moved(who, _END)  # nothing to do, or somebody else is further
-        rows = tuple(sorted(row for name in me.listed for row in files[name]))
-        return state.moved(who, me._replace(at="intend", rows=rows))
+        if not set(me.listed) <= files.keys():
+            return state.moved(who, _END)  # somebody else is further
+        listed = me.listed
+        if self.newest:  # file ``b`` is deleted before file ``a``, because stores keep no order
+            listed = tuple(name for name in reversed(listed) if files[name])
+        everything = tuple(sorted(row for name in listed for row in files[name]))
+        rows = self._newest(everything, len(listed)) if self.newest else everything
+        if len(listed) < 2 and rows == everything:
+            return state.moved(who, _END)  # nothing to do
+        return state.moved(who, me._replace(at="intend", listed=listed, rows=rows))
+
+    def _newest(self, rows: tuple[int, ...], files: int) -> tuple[int, ...]:
+        """The rows that stay. If none does, the deletion stays until it is in the only file."""
+        if 2 not in rows:
+            return rows
+        others = tuple(row for row in rows if row not in (1, 2))
+        return others or ((2,) if files > 1 and self._has(Rule.DROP_ONE_FILE) else ())
 
     def _look(self, state: State, who: int, me: Compactor) -> State:
         """Look for the merged file of an open record."""
@@ -252,6 +272,8 @@ class Model:
         if self.erases and who == 0:
             inputs = tuple(name for name in me.listed if name in ("a", "b"))
             return self._write(state, who, Record(0, "", inputs), "delete", me)
+        if not me.rows:
+            return self._write(state, who, Record(0, "", me.listed), "delete", me)
         record = Record(0, f"out{who}.{state.record.version}", me.listed)
         written = self._write(state, who, record, "upload", me)
         if not self.late or written.record == state.record:

@@ -16,6 +16,11 @@ def test_nor_does_an_erasure_of_whole_files(by_hand: bool) -> None:
     assert Model(compactors=2, deaths=1, by_hand=by_hand, erases=True).violation() is None
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_nor_does_one_that_keeps_the_newest_row_of_each_key(by_hand: bool) -> None:
+    assert Model(compactors=2, deaths=1, by_hand=by_hand, newest=True).violation() is None
+
+
 @pytest.mark.night
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_nor_do_three_compactors_of_which_one_dies(by_hand: bool) -> None:
@@ -24,4 +29,4 @@ def test_nor_do_three_compactors_of_which_one_dies(by_hand: bool) -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_each_rule_is_needed(rule: Rule) -> None:
-    assert Model(compactors=2, deaths=1, by_hand=True, without=rule).violation()
+    assert Model(compactors=2, deaths=1, by_hand=True, newest=rule is Rule.DROP_ONE_FILE, without=rule).violation()

@@ -8,7 +8,6 @@ The module does not use pyiceberg's reader, because this reader turns a null lis
 """
 
 import random
-import secrets
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,7 +41,6 @@ _SECONDS: Final = 600.0  # deadline for planning a large table, and for a try to
 _MOST_TRIES: Final = 20
 _LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
 _MOST_BYTES: Final = 128 << 20  # maximum size of the rows in memory, which become a row group
-_TOKEN_BYTES: Final = 12
 _LEVEL: Final = 3  # compression level, equal to Spark's default
 _ROWS_AT_ONCE: Final = 1_000  # rows to read at a time; more rows may not fit in memory
 _COPIED: Final = frozenset(
@@ -78,18 +76,26 @@ class LiveFile:
 
 
 class Fitting(NamedTuple):
-    """Files that can be merged into one file with these columns."""
+    """Files that can be merged into one file with these columns.
+
+    ``kept`` contains, by object key, whether each row of a file remains. If a file has no entry, all its rows remain.
+    """
 
     columns: pa.Schema
     files: list[LiveFile]
+    kept: Mapping[str, pa.BooleanArray] = EMPTY_DICT
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged file, which contains the rows of its input files."""
+    """A merged file, which contains the remaining rows of its input files; ``None`` if no row remains."""
 
     inputs: Sequence[LiveFile]
-    file: DataFile
+    file: DataFile | None
+
+    @property
+    def removed_rows(self) -> int:
+        return sum(file.rows for file in self.inputs) - (self.file.rows if self.file else 0)
 
 
 class Rewrite:
@@ -139,12 +145,16 @@ class Rewrite:
 
         return self._ask("reading the snapshots of", keys)
 
+    def columns(self) -> dict[str, pa.DataType]:
+        """Return the types of the table's columns."""
+        return {field.name: field.type for field in self._ask("reading", self._require_table).schema().as_arrow()}
+
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
         """Divide files of one partition into groups. The columns of a group fit into one file."""
         metadata = self._ask("reading", self._require_table).metadata
         fittings: list[Fitting] = []
         for file, schema in files:
-            for index, (columns, members) in enumerate(fittings):
+            for index, (columns, members, _) in enumerate(fittings):
                 if joined := _joined(metadata, file.group[0], columns, schema):
                     fittings[index] = Fitting(joined, [*members, file])
                     break
@@ -153,28 +163,35 @@ class Rewrite:
                     fittings.append(Fitting(schema, [file]))
         return fittings
 
-    def merge(self, fitting: Fitting, scratch: Path, describe: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
+    def merge(
+        self, fitting: Fitting, scratch: Path, describe: Callable[[Sequence[Footer]], dict[str, str]], token: str
+    ) -> Merged:
         """Merge these files, and upload the merged file into the folder of the first. ``describe`` returns metadata.
 
+        ``token`` makes the file's name unique.
+
         Raises:
-            FatalError: The number of rows in the merged file is not the number of rows in the inputs.
+            FatalError: The number of rows in the merged file is not the number of remaining rows in the inputs.
         """
-        schema, inputs = fitting
+        schema, inputs, kept = fitting
         footers: list[Footer] = []
         merged = scratch / "merged.parquet"
         form = {"store_schema": False, "store_decimal_as_integer": True}
         with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
-            for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers):
+            for rows in self._row_groups(fitting, scratch / "input.parquet", footers):
                 writer.write_table(self._sort(rows), row_group_size=len(rows))
             writer.add_key_value_metadata(describe(footers))
         footer = pq.read_metadata(merged)
-        if footer.num_rows != (input_rows := sum(each.rows for each in inputs)):
+        input_rows = sum(kept[each.key].true_count if each.key in kept else each.rows for each in inputs)
+        if footer.num_rows != input_rows:
             raise FatalError(
                 f"merging {inputs[0].key} and other files",
                 f"the merged file has {footer.num_rows:,} rows instead of {input_rows:,}",
                 "Nothing was changed; find out who has changed the files",
             )
-        name = f"data_merged_{secrets.token_hex(_TOKEN_BYTES)}.parquet"
+        if not input_rows:
+            return Merged(inputs, None)
+        name = f"data_merged_{token}.parquet"
         uri = f"{inputs[0].task.file.file_path.rpartition('/')[0]}/{name}"
         key = f"{inputs[0].key.rpartition('/')[0]}/{name}"
         stored = self._store.upload(merged, key)
@@ -202,15 +219,17 @@ class Rewrite:
             raise ConfigError(f"looking for {self._table.words}", "it is not in the catalog", "Check TABLE_NAME")
         return table
 
-    def _row_groups(
-        self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path, footers: list[Footer]
-    ) -> Iterator[pa.Table]:
+    def _row_groups(self, fitting: Fitting, path: Path, footers: list[Footer]) -> Iterator[pa.Table]:
+        schema, inputs, kept = fitting
         tables, rows, size = [schema.empty_table()], 0, 0
         for input_file in inputs:
             self._store.download(input_file.key, path)
             with pq.ParquetFile(path) as file:
                 footers.append((input_file.key, file.metadata.metadata))
+                read = 0
                 for batch in file.iter_batches(_ROWS_AT_ONCE):
+                    if (is_kept := kept.get(input_file.key)) is not None:
+                        read, batch = read + len(batch), batch.filter(is_kept[read : read + len(batch)])  # noqa: PLW2901
                     tables.append(pa.table(batch).replace_schema_metadata())
                     rows, size = rows + len(batch), size + batch.nbytes
                     if rows >= self._row_group_rows or size >= _MOST_BYTES:
@@ -227,7 +246,7 @@ class Rewrite:
     def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
         table = self._require_table()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
-        if committed := [each for each in merged if each.file.uri in live]:
+        if committed := [each for each in merged if each.file and each.file.uri in live]:
             return committed  # an earlier try succeeded, and the answer was lost
 
         def is_unchanged(file: LiveFile) -> bool:
@@ -240,11 +259,15 @@ class Rewrite:
         if not removed:
             return []
         prepare(table, removed[0].group[0])
-        kind = partial(_Replace, Operation.OVERWRITE) if valid else partial(_OverwriteFiles, Operation.DELETE)
+        has_equal_rows = valid and not any(each.removed_rows for each in valid)
+        kind = partial(
+            _Replace if has_equal_rows else _OverwriteFiles, Operation.OVERWRITE if valid else Operation.DELETE
+        )
         try:
             with table.transaction() as transaction:
                 metadata = transaction.table_metadata
-                added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in valid)
+                new = ((each.file, each.inputs[0].task.file.partition) for each in valid if each.file)
+                added = ((file, schema_of(file), partition) for file, partition in new)
                 with kind(transaction, table.io) as producer:
                     for entry in entries(metadata, added):
                         producer.append_data_file(entry)

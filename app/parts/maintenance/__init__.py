@@ -17,6 +17,10 @@ def add_commands(new: NewCommand) -> None:
     compact.add_argument("--when-cold", metavar="TIME", type=age, default=timedelta(days=1), help=cold_help)
     target_help = "maximum size of a merged file (%(default)s)"
     compact.add_argument("--target-mb", metavar="MB", type=int, default=256, help=target_help)
+    newest_help = "keep only the newest row of each key in a folder; columns separated by commas, such as device"
+    compact.add_argument("--newest-by", metavar="COLUMNS", help=newest_help)
+    drop_help = "with --newest-by, remove keys whose newest row meets this condition, such as \"op = 'd'\""
+    compact.add_argument("--drop-where", metavar="SQL", help=drop_help)
     compact.add_argument("--dry-run", action="store_true", help="write nothing, list the files to be merged")
 
     which = erase.add_mutually_exclusive_group(required=True)

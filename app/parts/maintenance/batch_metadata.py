@@ -1,9 +1,8 @@
 """Reads from a file's name and footer which batches wrote its rows: for ``audit``, and for ``compact`` to copy."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -54,9 +53,18 @@ def named_part(key: str) -> Part | None:
     return Part(*part.offsets.tp, part.offsets.first, part.offsets.last, part.owner, part.number)
 
 
-def as_merged_metadata(batches: Iterable[Sequence[Part]]) -> dict[str, str]:
-    """Return metadata that lists the offsets of a merged file's batches, as a small Parquet file in Base64."""
-    parts = sorted({*chain.from_iterable(batches)})
+def as_merged_metadata(files: Sequence[tuple[str, Mapping[bytes, bytes] | None]]) -> dict[str, str]:
+    """Return metadata that lists the offsets of a merged file's batches, as a small Parquet file in Base64.
+
+    ``files`` are the keys and footers of the inputs. If the table has no folders, each batch has only one file.
+    Therefore, offsets that touch become one part, with the name of the first batch.
+    """
+    parts: list[Part] = []
+    for part in sorted({part for file in files for part in batches_in(*file)}):
+        if parts and parts[-1][:2] == part[:2] and parts[-1].last + 1 == part.first and "=" not in files[0][0]:
+            parts[-1] = parts[-1]._replace(last=part.last)
+        else:
+            parts.append(part)
     body = BytesIO()
     pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts], _PARTS), body)
     return {_BATCHES: base64.b64encode(body.getvalue()).decode()}

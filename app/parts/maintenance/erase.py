@@ -15,10 +15,9 @@ from app.journal.journal import survey
 from app.model import DataFile
 from app.parts.commands import print_line
 from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
-from app.parts.maintenance.job import Bin, Candidate, Change, Job, by_size, new_job
-from app.parts.maintenance.merger import EVERY_ROW
+from app.parts.maintenance.job import Bin, Change, Job, by_size, new_job
 from app.parts.maintenance.record import staged_files
-from app.parts.maintenance.spark_merge import may_match
+from app.parts.maintenance.removal import EVERY_ROW, Removal
 from app.parts.maintenance.table import TableAtWork
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
@@ -38,7 +37,7 @@ def erase(settings: Settings, options: Namespace) -> int:
     if not options.where:  # no row is read, so wrong COLUMN_TYPES must not prevent the deletion
         settings = settings.model_copy(update={"column_types": {}})
     with new_job(settings, options) as job:
-        conditions: Sequence[str] = options.where or EVERY_ROW
+        removal = Removal(options.where) if options.where else EVERY_ROW
         is_chosen: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
         refuse_clock(options, job.table.store, job.table.root)
         sizes = ((sum(file.size for file in files), is_chosen(path)) for path, files in job.table.folders(()))
@@ -51,7 +50,7 @@ def erase(settings: Settings, options: Namespace) -> int:
                 sleep(pause)
             if not options.dry_run:
                 job.resume()
-            for path, changes in _search(job, is_chosen, conditions):
+            for path, changes in _search(job, is_chosen, removal):
                 erased = sum(change.files.rows - change.rows for change in changes)
                 folders.add(path)
                 rows += erased
@@ -72,28 +71,15 @@ def erase(settings: Settings, options: Namespace) -> int:
     return 0
 
 
-def _search(
-    job: Job, is_chosen: Callable[[str], bool], conditions: Sequence[str]
-) -> Iterator[tuple[str, Sequence[Change]]]:
+def _search(job: Job, is_chosen: Callable[[str], bool], removal: Removal) -> Iterator[tuple[str, Sequence[Change]]]:
     """Search each chosen folder, and erase rows. Afterwards ``job.hindered`` contains the folders to search again."""
     job.hindered.clear()
     for candidates in job.candidates(lambda path, _: is_chosen(path)):
-        matching = _matching(job, candidates, conditions)
+        matching = job.matching(candidates, removal, "--where")
         for (path, *_), may in zip(candidates, matching, strict=True):
             if not may:
                 job.hindered.pop(path, None)
-        yield from job.work(list(compress(candidates, matching)), _in_bins, conditions)
-
-
-def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[bool]:
-    """Return, for each folder, whether its partition values allow rows that meet the conditions."""
-    if conditions == EVERY_ROW:
-        return [True] * len(candidates)
-    partitions = [job.table.partition_values(path) for path, *_ in candidates]
-    try:
-        return may_match(job.merger.session(), partitions, conditions, job.table.schema.columns)
-    except ValueError as error:
-        raise ConfigError(f"understanding --where {' --where '.join(conditions)}", str(error)) from None
+        yield from job.work(list(compress(candidates, matching)), _in_bins, removal)
 
 
 def _in_bins(files: Sequence[DataFile]) -> Iterator[Bin]:

@@ -4,11 +4,13 @@ import time
 from argparse import Namespace
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby, starmap
+from itertools import accumulate, groupby
 from operator import attrgetter
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from app.config.parsers import ORDER_COLUMNS
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
@@ -16,15 +18,17 @@ from app.journal.journal import survey
 from app.parts.commands import print_line
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
-from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
+from app.parts.maintenance.batch_metadata import as_merged_metadata
 from app.parts.maintenance.erase_checks import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import bins_worth_merging, by_size
+from app.parts.maintenance.newest_rows import newest_rows
 from app.parts.maintenance.record import keep_maintenance
+from app.parts.maintenance.removal import Removal, removal_of
 from app.parts.maintenance.table import TableAtWork, is_chosen
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
-from app.table.layout import UTC_ZONE, is_data_file
-from app.table.parquet_reader import read_footer
+from app.table.layout import UTC_ZONE, is_data_file, is_merged
+from app.table.parquet_reader import RangeFile, read_footer
 from app.work_pool import side_by_side
 
 _FILES_AT_ONCE = 1_000  # maximum number of input files for a merged file, and for a commit
@@ -37,15 +41,17 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
     table, rewrite = _open(settings)
     listed = {stored.key: stored for stored in table.store.list(f"{table.root}/") if _is_own(stored.key, table.root)}
     selection = _Selection(table, rewrite, listed, options)
+    if selection.removal.newest_by:
+        selection.removal.require_columns(rewrite.columns(), ())
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for bins in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
-            unchanged = ((fitting.files, 0) for fitting in bins)
-            for files, size in unchanged if options.dry_run else _merge(rewrite, bins):
-                before, after = before + len(files), after + 1
+            unchanged = ((fitting.files, "1 file") for fitting in bins)
+            for files, result in unchanged if options.dry_run else _merge(rewrite, bins, selection.removal):
+                before, after = before + len(files), after + result.startswith("1")
                 former = f"{counted(len(files), 'file')}, {sum(file.size for file in files):,} bytes"
                 folder = table.folder_of(files[0].key)
-                print_line(f"{folder or '.'}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
+                print_line(f"{folder or '.'}: {former} → {result}")
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     selection.print_skipped()
     if not options.dry_run:
@@ -97,6 +103,7 @@ class _Selection:
         self, table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject], options: Namespace
     ) -> None:
         self._table = table
+        self.removal = removal_of(table.settings, options)
         self._rewrite = rewrite
         self._options = options
         self._target_bytes: int = options.target_mb << 20
@@ -118,17 +125,33 @@ class _Selection:
             elif self.is_chosen(file.key):
                 groups.setdefault(file.group, []).append(file)
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
-            small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             self._with_deletes += sum(file.has_deletes for file in group)
+            if self.removal.newest_by:
+                yield from self._with_newest([file for file in group if not file.has_deletes])
+                continue
+            small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             cold = [file for file in small if file.key not in self._young]  # an engine's file may be unlisted
             if len(small) > 1:
                 self.warm += len(small) - len(cold)
             if not any(bin_[1:] for bin_ in bins_worth_merging(cold, self._target_bytes)):
                 continue  # nothing to merge, so no footer is read
-            for columns, fitting in self._rewrite.fitting(_with_columns(self._table, cold)):
+            for columns, fitting, _ in self._rewrite.fitting(_with_columns(self._table, cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
+
+    def _with_newest(self, group: Sequence[LiveFile]) -> Iterator[Fitting]:
+        """Yield all files of the group, if a file was added since the last run with this key."""
+        # The rows of a merged file are older than the file.
+        cold = [file for file in group if file.key not in self._young or is_merged(file.key)]
+        self.warm += len(group) - len(cold)
+        if all(self.removal.is_done(file.key) for file in cold):
+            return
+        fittings = self._rewrite.fitting(_with_columns(self._table, cold))
+        files = [file for fitting in fittings for file in fitting.files]
+        if not all(self.removal.is_done(file.key) for file in files):
+            kept = _newest_rows(self._table, files, self.removal.newest_by)
+            yield from (fitting._replace(kept=kept) for fitting in fittings)
 
     def print_skipped(self) -> None:
         if self.warm:
@@ -152,17 +175,34 @@ def _with_columns(table: TableAtWork, files: Sequence[LiveFile]) -> Iterator[tup
         yield file, footer.schema.to_arrow_schema().remove_metadata()
 
 
-def _merge(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
-    """Merge each group, and commit all merged files. Yield the inputs and the size of each committed file."""
+def _merge(rewrite: Rewrite, bins: Sequence[Fitting], removal: Removal) -> Iterator[tuple[Sequence[LiveFile], str]]:
+    """Merge each group, and commit all merged files. Yield the inputs and the result of each commit, in words."""
     merges = []
     for fitting in bins:
         with scratch_folder() as scratch:
-            merges.append(rewrite.merge(fitting, scratch, lambda parts: as_merged_metadata(starmap(batches_in, parts))))
+            merges.append(rewrite.merge(fitting, scratch, as_merged_metadata, removal.new_token()))
     committed = rewrite.commit(merges)
     for merge in committed:
-        yield merge.inputs, merge.file.size
+        removed = f" ({counted(merge.removed_rows, 'row')} removed)" if merge.removed_rows else ""
+        yield merge.inputs, (f"1 file, {merge.file.size:,} bytes" if merge.file else "no file") + removed
     if len(committed) < len(merges):
         print_line(f"{counted(len(merges) - len(committed), 'merge')} skipped: their files have changed meanwhile")
+
+
+def _newest_rows(table: TableAtWork, files: Sequence[LiveFile], key: Sequence[str]) -> Mapping[str, pa.BooleanArray]:
+    """Return, for each file's object key, whether each row is one of the newest rows of its key."""
+
+    def read(file: LiveFile) -> pa.Table:
+        with pq.ParquetFile(RangeFile(table.store, file.key, file.size)) as opened:
+            rows = opened.read([name for name in names if name in opened.schema_arrow.names])
+        columns = rows.column_names
+        return pa.table({name: rows[name] if name in columns else pa.nulls(file.rows) for name in names})
+
+    names = [*dict.fromkeys((*key, *ORDER_COLUMNS))]
+    tables = [rows for _, rows in side_by_side(table.settings.max_write_workers, read, files)]
+    kept = newest_rows(pa.concat_tables(tables, promote_options="permissive"), key)
+    ends = accumulate(map(len, tables))
+    return {file.key: kept[end - len(rows) : end] for file, rows, end in zip(files, tables, ends, strict=True)}
 
 
 def _list_orphans(table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject]) -> None:

@@ -18,6 +18,8 @@ from app.model import DataFile
 from app.parts.commands import print_line
 from app.parts.maintenance.merger import Merger, SharedSession, SkippedError
 from app.parts.maintenance.record import FolderRecord, open_records, read_record, staged_files
+from app.parts.maintenance.removal import EVERY_ROW, NOTHING, Removal
+from app.parts.maintenance.spark_merge import may_match
 from app.parts.maintenance.table import TableAtWork
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
@@ -203,20 +205,31 @@ class Job:
                 candidates.append(Candidate(path, record, files))
         return candidates
 
+    def matching(self, candidates: Sequence[Candidate], removal: Removal, option: str) -> Sequence[bool]:
+        """Return whether each folder may contain rows that meet the conditions. Raise ``ConfigError`` if not valid."""
+        if removal == EVERY_ROW:
+            return [True] * len(candidates)
+        partitions = [self.table.partition_values(path) for path, *_ in candidates]
+        try:
+            return may_match(self.merger.session(), partitions, removal.conditions, self.table.schema.columns)
+        except ValueError as error:
+            conditions = f" {option} ".join(["", *removal.conditions])
+            raise ConfigError(f"understanding{conditions}", str(error)) from None
+
     def work(
         self,
         candidates: Sequence[Candidate],
         bins: Callable[[Sequence[DataFile]], Iterable[Bin]],
-        erased: Sequence[str] = (),
+        removal: Removal = NOTHING,
     ) -> Iterator[tuple[str, Sequence[Change]]]:
         """Merge the bins of each folder, and yield the changed folders. Several folders are processed in parallel.
 
-        Rows that meet all SQL conditions in ``erased`` are omitted. After an error, the next run completes the
-        interrupted change or rolls it back.
+        The rows of the removal are omitted. After an error, the next run completes the interrupted change or rolls it
+        back.
         """
         spark = self.table.settings.spark
         at_once = min(_MOST_FOLDERS_AT_ONCE, spark.cores) if spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
-        for (path, *_), (changes, error) in side_by_side(at_once, partial(self._change, bins, erased), candidates):
+        for (path, *_), (changes, error) in side_by_side(at_once, partial(self._change, bins, removal), candidates):
             if changes:
                 yield path, changes
             if isinstance(error, SkippedError):
@@ -226,7 +239,7 @@ class Job:
                 self.fail(path, error, "some files not changed" if changes else "not changed")
 
     def _change(
-        self, bins: Callable[[Sequence[DataFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
+        self, bins: Callable[[Sequence[DataFile]], Iterable[Bin]], removal: Removal, candidate: Candidate
     ) -> tuple[Sequence[Change], FatalError | SkippedError | None]:
         """Merge the bins of one folder. Return the changes, and the error that prevented the next changes, if any."""
         path, record, files = candidate
@@ -236,16 +249,16 @@ class Job:
             for bin_ in bins(files):
                 with self.merger.folder() as scratch:
                     try:
-                        replacement, merged = self.merger.prepare(path, bin_.files, erased, Path(scratch))
+                        replacement, merged = self.merger.prepare(path, bin_.files, removal, Path(scratch))
                     except FatalError as error:  # the bin is unchanged, and other bins may be valid
                         failure = failure or error
                         continue
-                    if not erased or replacement.rows < bin_.rows:
+                    if not removal.is_erasure or replacement.rows < bin_.rows:
                         size = self.merger.commit(record, replacement, merged) if self.table.writes else 0
                         changes.append(Change(bin_, replacement.rows, size))
         except SkippedError as error:
             return changes, error
-        if (erased or failure) and not record.is_unchanged():  # another run may have moved the rows to another file
+        if (removal.is_erasure or failure) and not record.is_unchanged():  # another run may have moved the rows
             failure = SkippedError()
         return changes, failure
 

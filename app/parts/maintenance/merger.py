@@ -17,8 +17,9 @@ from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.late_uploads import Placeholders
 from app.model import DataFile
-from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
+from app.parts.maintenance.batch_metadata import as_merged_metadata
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
+from app.parts.maintenance.removal import EVERY_ROW, NOTHING, Removal
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork
 from app.parts.quix.virtual_index import write_index
@@ -28,9 +29,6 @@ from app.storage.targets import AzureTarget, S3Target, StorageTarget
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
 from app.work_pool import side_by_side
-
-EVERY_ROW = ("true",)  # the condition that all rows meet: files are deleted, and not read
-_TOKEN_BYTES = 12
 
 
 class SkippedError(Exception):
@@ -82,30 +80,33 @@ class Merger:
         return TemporaryDirectory(dir=self._scratch)
 
     def prepare(
-        self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path
+        self, folder: str, files: Sequence[DataFile], removal: Removal, scratch: Path
     ) -> tuple[Replacement, Path | None]:
         """Merge these files into a file in the empty folder ``scratch``. The table is not changed.
 
-        Rows that meet all SQL conditions in ``erased`` are omitted. If the conditions would erase all rows or no rows,
-        no file is written. In a dry run, no file is written either.
+        The rows of the removal are omitted. If no rows remain, or ``erase`` would erase no rows, no file is written. In
+        a dry run, no file is written either.
 
         Raises:
             SkippedError: Another run has changed the folder.
         """
         writes = self._table.writes
-        merge = self._merge(folder, files, erased, scratch) if erased or writes else None
+        merge = self._merge(folder, files, removal, scratch) if writes or removal != NOTHING else None
         everything = sum(file.rows for file in files)
-        rows = everything - (0 if not erased else merge.count_erased() if merge else everything)
+        rows = everything - (0 if removal == NOTHING else merge.count_erased() if merge else everything)
+        if removal.newest_by and everything and not rows and len(files) > 1:
+            # An interrupted run might delete only the files with the newest rows. The next run has only one file.
+            return self.prepare(folder, files, Removal(newest_by=removal.newest_by), scratch)
         has_catalog = self._table.registrar.is_needed
         is_kept = {file.key: has_catalog or (is_merged(file.key) and file.rows > 0) for file in files}
         replacement = Replacement(
             folder,
             deleted=[key for key, kept in is_kept.items() if not kept],
             emptied=[key for key, kept in is_kept.items() if kept],
-            out=merged_key(self._table.root, folder, secrets.token_hex(_TOKEN_BYTES)) if rows else None,
+            out=merged_key(self._table.root, folder, removal.new_token()) if rows else None,
             rows=rows,
         )
-        if merge and writes and rows and (rows < everything or not erased):
+        if merge and writes and rows and (rows < everything or not removal.is_erasure):
             return replacement, self._write_file(merge, files, rows, scratch)
         return replacement, None
 
@@ -151,15 +152,15 @@ class Merger:
         columns = {**self._table.schema.columns, RESCUED_COLUMN: pa.string()}
         return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
 
-    def _merge(self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path) -> Merge | None:
+    def _merge(self, folder: str, files: Sequence[DataFile], removal: Removal, scratch: Path) -> Merge | None:
         """Return the rows of the files as a ``Merge``; ``None`` if no file with rows has to be read."""
         sources: dict[pa.Schema, list[str]] = {}
-        full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
+        full = [file for file in files if file.rows and removal != EVERY_ROW]
         for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
             sources.setdefault(schema_of(file), []).append(uri)
         if not full:
             return None
-        return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
+        return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), removal)
 
     def _address(self, scratch: Path, file: DataFile) -> str:
         """Return the address where Spark reads a file. In local mode, download the file first."""
@@ -173,7 +174,7 @@ class Merger:
 
     def _write_file(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
         """Write the merged file, check the number of rows, and return the file's path."""
-        metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
+        metadata = as_merged_metadata([(file.key, file.footer.metadata) for file in files])
         if self._uri is None:
             merge.write(str(scratch / "out"), metadata)
             [path] = (scratch / "out").glob("*.parquet")

@@ -16,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from app.config.parsers import ORDER_COLUMNS
 from app.errors import FatalError, SparkLostError
 from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
+from app.parts.maintenance.removal import NOTHING, Removal
 from app.spark.java_process import START_HINT, only_java
 from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
@@ -34,6 +36,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started Java and 
 _MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
 _LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
 _NUMBER = "number of the folder"
+_ALONE, _LATEST, _OF_ROWS = "number of a row without a key", "partition of the key's latest row", "result for rows"
 _MOST_COMPILED = 500  # maximum fields of a table for compiled code; with more, compiling needs too much time and heap
 _CALL = "UnresolvedFunction"  # the class of a function call in Spark's parser
 # Groups of Spark functions that are refused: some functions call Java methods, read files, or show session values.
@@ -117,8 +120,7 @@ class Merge:
     Args:
         sources: The addresses of the files for each schema. The schemas contain only columns of the table.
         partition_values: The folder's partition values, for the conditions, and for files without a partition column.
-        erased: SQL conditions that ``may_match`` has accepted. ``write`` omits rows that meet all conditions. If
-            ``erased`` is empty, all rows are written.
+        removal: The rows that ``write`` omits. ``may_match`` has accepted the conditions.
 
     Raises:
         FatalError: Spark cannot read a file.
@@ -131,7 +133,7 @@ class Merge:
         sources: Mapping[pa.Schema, Sequence[str]],
         target: Target,
         partition_values: Mapping[str, str | None],
-        erased: Sequence[str] = (),
+        removal: Removal = NOTHING,
     ) -> None:
         self._session = session
         self._target = target
@@ -143,7 +145,7 @@ class Merge:
         uris_by_schema: dict[pa.Schema, list[str]] = {}
         for schema, uris in sources.items():
             uris_by_schema.setdefault(self._schema_to_read(schema), []).extend(uris)
-        self._conditions = " and ".join(f"({condition})" for condition in erased)
+        self._removal = removal
         fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
         mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # "FALLBACK" is Spark's default
         with _translated("reading files of the table with Spark"):
@@ -151,10 +153,17 @@ class Merge:
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in uris_by_schema.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
-            self._is_erased = reduce(and_, (_parsed(session, each) for each in erased)) if erased else f.lit(False)
+            conditions = removal.conditions
+            self._is_erased = reduce(and_, (_parsed(session, each) for each in conditions), f.lit(bool(conditions)))
+            # If a condition is null for a row, the row is kept.
+            is_erased = f.coalesce(self._is_erased, f.lit(False))
+            self._kept = self._newest(is_erased) if removal.newest_by else self._frame.filter(~is_erased)
 
     def count_erased(self) -> int:
-        with _translated(f"looking for rows with {self._conditions}"):
+        """Return the number of rows that ``write`` omits."""
+        with _translated(f"looking for rows to remove: {self._removal}"):
+            if self._removal.newest_by:
+                return self._frame.count() - self._kept.count()
             return self._frame.filter(self._is_erased).count()
 
     def write(self, out: str, metadata: Mapping[str, Any]) -> None:
@@ -162,8 +171,7 @@ class Merge:
         rescued = self._target.rescued
         first, *others = self._columns or [rescued]
         with _translated("writing a merged file with Spark"):
-            # If a condition is null for a row, the row is kept.
-            frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
+            frame = self._kept
             # Some readers do not merge schemas, and fail if only some files contain a column.
             if self._may_rescue and self._columns and not frame.filter(quoted(rescued).isNotNull()).isEmpty():
                 others.append(rescued)
@@ -176,6 +184,27 @@ class Merge:
             else:
                 frame = frame.coalesce(1)
             frame.write.parquet(out)
+
+    def _newest(self, is_dropped: Column) -> DataFrame:
+        """Return the newest rows of each key. A row without a key, or with an unknown order, is not removed.
+
+        Only the partition of the key's latest row remains. In this partition, a row is removed if another row has a
+        higher offset and no earlier time: after a topic was recreated, newer rows have lower offsets.
+        """
+        key = [quoted(name) for name in self._removal.newest_by]
+        has_key = reduce(and_, (column.isNotNull() for column in key))
+        partition, offset, at = map(quoted, ORDER_COLUMNS)
+        has_order = partition.isNotNull() & offset.isNotNull() & at.isNotNull()
+        frame = self._frame.withColumn(_ALONE, f.when(~has_key, f.monotonically_increasing_id()))
+        rows_of_key = Window.partitionBy(*key, quoted(_ALONE))
+        latest = f.max_by(partition, f.when(has_order, f.struct(at, partition)))
+        frame = frame.withColumn(_LATEST, latest.over(rows_of_key))
+        later_rows = rows_of_key.orderBy(at.desc(), offset.desc()).rowsBetween(Window.unboundedPreceding, -1)
+        in_latest = has_order & (partition == quoted(_LATEST))
+        frame = frame.withColumn(_OF_ROWS, f.max(f.when(in_latest, offset)).over(later_rows))
+        is_newest = in_latest & f.coalesce(quoted(_OF_ROWS) <= offset, f.lit(True))
+        frame = frame.filter(~has_order | is_newest).withColumn(_OF_ROWS, f.every(is_dropped).over(rows_of_key))
+        return frame.filter(~(has_key & quoted(_OF_ROWS)))
 
     def _schema_to_read(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns to read, with their types in the files. Spark reads missing columns as nulls."""

@@ -87,11 +87,19 @@ class Lake:
         self.table = folder / ROOT
         patch.setattr("app.parts.maintenance.merger.Merge", ArrowMerge)
         patch.setattr("app.parts.maintenance.merger.merge_session", lambda *_: nullcontext())
-        patch.setattr("app.parts.maintenance.erase.may_match", lambda _, folders, *__: [True] * len(folders))
+        patch.setattr("app.parts.maintenance.job.may_match", lambda _, folders, *__: [True] * len(folders))
         patch.setattr("app.parts.maintenance.table.try_out", lambda *_: None)
 
     def settings(self, **variables: str) -> Settings:
-        return local_settings(self.folder, **{"HIVE_COLUMNS": "year,place", "MAX_WRITE_WORKERS": "1", **variables})
+        return local_settings(
+            self.folder,
+            **{
+                "HIVE_COLUMNS": "year,place",
+                "MAX_WRITE_WORKERS": "1",
+                "METADATA_COLUMNS": "__partition,__offset,__timestamp",
+                **variables,
+            },
+        )
 
     def run(self, *arguments: str, **variables: str) -> int:
         return run_command(self.settings(**variables), *arguments)
@@ -103,7 +111,10 @@ class Lake:
         columns: dict[str, Any] = {
             "n": pa.array(numbers, kind or pa.int64()),
             "ts_ms": pa.array(numbers, pa.int64()),
+            "device": [f"d{number % 5}" for number in numbers],
             "__offset": pa.array(numbers, pa.int64()),
+            "__partition": pa.array([0] * ROWS, pa.int32()),
+            "__timestamp": pa.array(numbers, pa.timestamp("us", "UTC")),
         }
         return self.put(f"year={year}/place={place}/{file_name([BatchPart(offsets, OWNER, batch)])}", columns)
 

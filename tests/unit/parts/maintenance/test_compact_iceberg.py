@@ -36,7 +36,12 @@ def bench(tmp_path: Path) -> IcebergBench:
 @pytest.fixture
 def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("app.parts.commands.find_tables.new_catalog", lambda *_: bench.new_member())
-    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
+    variables = {
+        "CATALOG_TYPE": "iceberg",
+        "CATALOG_URL": "http://127.0.0.1:1",
+        "HIVE_COLUMNS": "place",
+        "METADATA_COLUMNS": "__partition,__offset,__timestamp",
+    }
     return lambda *arguments, command="compact": run_command(local_settings(tmp_path, **variables), command, *arguments)
 
 
@@ -74,6 +79,50 @@ def test_small_files_of_a_partition_become_one(
     assert bench.rows() == before
     assert run() == 0
     assert "0 files became 0" in capsys.readouterr().out
+
+
+def test_a_partition_keeps_the_newest_row_of_each_key_by_one_overwrite(
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = ("--newest-by", "device")
+    assert run(*newest) == 2
+    assert "the table has no column 'device'" in capsys.readouterr().err
+
+    def add(number: int, place: str, *devices: str | None) -> None:
+        offsets = range(number * 10, number * 10 + len(devices))
+        columns = {
+            "n": pa.array(offsets, pa.int64()),
+            "device": pa.array(devices, pa.string()),
+            "__partition": pa.array([0] * len(devices), pa.int32()),
+            "__offset": pa.array(offsets, pa.int64()),
+            "__timestamp": pa.array(offsets, pa.timestamp("us", "UTC")),
+        }
+        table = with_offsets(pa.table(columns), [OffsetRange(P0, offsets[0], offsets[-1])])
+        bench.member().add_files([bench.file(f"{BATCH}-{number}", table, place)], "readings", marks(number))
+
+    def numbers(place: str) -> list[int]:
+        return sorted(row["n"] for row in bench.rows("n", "place") if row["place"] == place)
+
+    add(5, "Rome", "a", "b", None)
+    add(6, "Rome", "a", "a")
+    add(7, "Oslo", "a", "c")
+    age(tmp_path, days=2)
+    before = len(bench.table.snapshots())
+    assert run(*newest) == 0
+    said = capsys.readouterr().out
+    assert "place=Rome: 5 files" in said
+    assert "(2 rows removed)" in said
+    assert numbers("Rome") == [0, 2, 4, 51, 52, 61], "rows of files without these columns stay"
+    assert numbers("Oslo") == [1, 3, 70, 71]
+    snapshots = bench.table.snapshots()[before:]
+    assert [each.summary and each.summary.operation.value for each in snapshots] == ["overwrite"]
+
+    assert run(*newest) == 0
+    assert "0 files became 0" in capsys.readouterr().out
+    add(8, "Rome", "b")
+    age(tmp_path, days=2)
+    assert run(*newest) == 0
+    assert numbers("Rome") == [0, 2, 4, 52, 61, 80]
 
 
 def test_folders_and_young_files_and_the_target_are_respected(
