@@ -50,6 +50,16 @@ class IcebergServer(NativeServer):
         self.url = f"http://127.0.0.1:{self._port}{path}"
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The connector's variables for this catalog."""
+        return {"CATALOG_URL": self.url}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """PyIceberg's properties for this catalog and its buckets."""
+        return {"type": "rest", "uri": self.url, **self.storage}
+
+    @property
     def storage(self) -> dict[str, str]:
         """The properties by which Iceberg's own clients find the buckets; PyIceberg takes the same ones."""
         if self.minio is None:

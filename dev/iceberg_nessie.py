@@ -7,6 +7,7 @@ PyIceberg no longer sends.
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +35,12 @@ class LocalNessie(IcebergServer):
         self._minio = minio
         self._own_port, self._management_port = free_ports(2)
         self._gate: ThreadingHTTPServer | None = None
+        self.seconds_of_keys: float | None = None  # as clients are told; this release tells them nothing
 
     def start(self) -> None:
         super().start()
         self._gate = ThreadingHTTPServer(("127.0.0.1", self._port), _Gate)
-        vars(self._gate)["server_of_gate"] = f"http://127.0.0.1:{self._own_port}"
+        vars(self._gate)["nessie"] = self
         threading.Thread(target=self._gate.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
@@ -47,6 +49,11 @@ class LocalNessie(IcebergServer):
             self._gate.server_close()
             self._gate = None
         super().stop()
+
+    @property
+    def own_url(self) -> str:
+        """The address behind the gate."""
+        return f"http://127.0.0.1:{self._own_port}"
 
     def _command(self) -> Sequence[str]:
         module = f"org.projectnessie.nessie:nessie-quarkus:{VERSION}:runner"
@@ -85,12 +92,13 @@ class _Gate(BaseHTTPRequestHandler):
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name: value for name, value in self.headers.items() if name not in ("Connection", "Accept-Encoding")}
-        address = f"{vars(self.server)['server_of_gate']}{self.path}"
+        nessie: LocalNessie = vars(self.server)["nessie"]
+        address = f"{nessie.own_url}{self.path}"
         request = urllib.request.Request(address, _as_it_was(body) or None, headers, method=self.command)  # noqa: S310
         request.remove_header("Content-length")  # is counted again
         try:
             with urllib.request.urlopen(request) as answer:  # noqa: S310
-                self._answer(answer.status, answer.read())
+                self._answer(answer.status, _with_end_of_keys(answer.read(), nessie.seconds_of_keys))
         except urllib.error.HTTPError as refused:
             self._answer(refused.code, refused.read())
 
@@ -123,6 +131,14 @@ def _as_it_was(body: bytes) -> bytes:
             properties = update["updates"]
         updates.append(update)
     return json.dumps({**commit, "updates": updates}).encode()
+
+
+def _with_end_of_keys(body: bytes, seconds: float | None) -> bytes:
+    if seconds is None or b'"s3.session-token"' not in body:
+        return body
+    answer = json.loads(body)
+    answer["config"]["s3.session-token-expires-at-ms"] = str(int((time.time() + seconds) * 1_000))
+    return json.dumps(answer).encode()
 
 
 def _ids(value: Any) -> Iterator[int]:

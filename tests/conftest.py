@@ -18,6 +18,7 @@ from dev.broker import Broker
 from dev.browser import Browser
 from dev.chart import HELM
 from dev.gcs_server import LocalGcsServer
+from dev.hive_metastore import LocalHiveMetastore
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.iceberg_nessie import LocalNessie
 from dev.kafka import LocalKafka
@@ -169,6 +170,14 @@ def nessie(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[Local
     """A server of Project Nessie, for tables in the bucket ``nessie`` of ``s3_server``."""
     s3_server.client().create_bucket(Bucket="nessie")
     with _service(partial(LocalNessie, s3_server), pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hive(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalHiveMetastore]:
+    """A Hive metastore, for tables in the bucket ``hive`` of ``s3_server``."""
+    s3_server.client().create_bucket(Bucket="hive")
+    with _service(lambda: LocalHiveMetastore(s3_server), pytestconfig) as server:
         yield server
 
 

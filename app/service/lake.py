@@ -129,6 +129,8 @@ def new_store(settings: Settings) -> ObjectStore:
         case S3Target() as target:
             from app.storage.s3.store import S3Store
 
+            if settings.catalog_vended_credentials:
+                target = replace(target, lend=resolve_name(settings.catalog_kind.new_lender)(settings.catalog))
             return S3Store(target, sse=settings.s3_sse, sse_kms_key_id=settings.s3_sse_kms_key_id, max_workers=workers)
         case target:
             new: Callable[..., ObjectStore] = resolve_name(STORES[target.uri.partition("://")[0]])

@@ -40,9 +40,9 @@ class Site:
         self.catalog = catalog
         self.namespace = f"lake_{uuid.uuid4().hex[:8]}"
         self.home = Home(s3_store(minio, bucket), S3Store(minio.target(bucket), max_workers=1))
-        self.settings = self.home.settings | {
+        self.settings = self.home.settings | catalog.settings
+        self.settings |= {
             "CATALOG_TYPE": "iceberg",
-            "CATALOG_URL": catalog.url,
             "CATALOG_NAMESPACE": self.namespace,
             "HIVE_COLUMNS": "location,year,month,day",
             "METADATA_COLUMNS": "__partition,__offset",
@@ -107,16 +107,21 @@ def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewSc
 
 
 def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: Site) -> None:
-    scenario = new_scenario()
+    wait_for_catalog(new_scenario(), site, "committing files to")
+
+
+def wait_for_catalog(scenario: Scenario, site: Site, doing: str) -> None:
+    """Take the catalog away at work, and bring it back once the log says that it is waited for."""
     with TcpDetour() as detour:
-        address = urlsplit(site.catalog.url)
-        detour.target = address.port
-        connector = scenario.connector(site.settings | {"CATALOG_URL": f"http://127.0.0.1:{detour.port}{address.path}"})
+        address = urlsplit(site.catalog.url).netloc
+        detour.target = int(address.rpartition(":")[2])
+        settings = {name: text.replace(address, f"127.0.0.1:{detour.port}") for name, text in site.settings.items()}
+        connector = scenario.connector(settings)
         scenario.produce(records(100, first=0))
         scenario.wait_until_committed(100, by=connector)
         detour.cut()
         scenario.produce(records(100, first=100))
-        connector.wait_for_log("committing files to the Iceberg table .* Retrying until it works")
+        connector.wait_for_log(f"{doing} the Iceberg table .* Retrying until it works")
         detour.mend()
         scenario.finish(connector, 200)
     site.assert_whole(scenario, 200)

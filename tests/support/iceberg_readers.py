@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from dev import iceberg_clickhouse, iceberg_duckdb, iceberg_spark
@@ -20,8 +20,8 @@ Rows = list[dict[str, Any]]
 Reader = Callable[..., Rows]
 
 
-def pyiceberg_catalog(catalog: IcebergServer) -> RestCatalog:
-    return RestCatalog("lake", uri=catalog.url, **catalog.storage)
+def pyiceberg_catalog(catalog: IcebergServer) -> Catalog:
+    return load_catalog("lake", **catalog.properties)
 
 
 def read_with_duckdb(catalog: IcebergServer, namespace: str, table: str, snapshot: int | None = None) -> Rows:
