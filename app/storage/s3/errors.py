@@ -21,7 +21,7 @@ _TRUST_HINT = (
     "Check S3_ROLE_ARN. This login needs sts:AssumeRole on the role, and the trust policy of the role must allow the "
     "login, with S3_ROLE_EXTERNAL_ID if it asks for one"
 )
-_LENT_HINT = "The Iceberg catalog has issued these keys, and is asked again before they end"
+_LENT_HINT = "The Iceberg catalog has issued these keys. The connector requests new keys before they end"
 _ROLE_HINT = "The keys of a role are renewed automatically; check the role if this continues"
 
 _BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL contains the name of a bucket, as its path or a sub-domain: remove it there"
