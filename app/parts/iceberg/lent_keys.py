@@ -14,6 +14,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import ACCESS_DELEGATION_DEFAULT, RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
+from app.catalog.base import RestartError
 from app.errors import ConfigError, FatalError, RetryableError
 from app.http_headers import fits_header
 from app.parts.iceberg.catalog_address import IcebergTarget
@@ -23,6 +24,7 @@ from app.redaction import add_login
 
 _FIELDS: Final = ("access-key-id", "secret-access-key", "session-token", "session-token-expires-at-ms")
 _UNKNOWN_SECONDS: Final = 300  # if the answer does not contain the end of the keys
+_LEAST_SECONDS: Final = 5  # botocore refuses keys that expire while it reads them
 _MOST_SECONDS: Final = 12 * 3_600  # no token service issues keys for a longer time
 _GRANT: Final = (
     "In the catalog, allow this login to write the table, and let the catalog issue credentials for the table. Or set "
@@ -43,7 +45,7 @@ def _request_keys(target: IcebergTarget, catalogs: list[RestCatalog]) -> Mapping
             catalogs.append(_new_catalog(target, doing))
         answer: Any = catalogs[0].load_table((*target.namespace.split("."), target.table))
     except (NoSuchTableError, NoSuchNamespaceError):
-        raise ConfigError(doing, "the table is missing", "Start the connector, which creates the table") from None
+        raise RestartError(doing, "the table is missing", "A start of the connector creates it") from None
     except Exception as error:  # noqa: BLE001 - of the catalog's library
         raise translated(doing, error) from None
     folder = f"{answer.metadata.location.rstrip('/')}/"
@@ -54,7 +56,7 @@ def _request_keys(target: IcebergTarget, catalogs: list[RestCatalog]) -> Mapping
     for secret in (secret_key, token):
         add_login(f"Bearer {secret}")
     seconds = min(float(end) / 1_000 - time.time(), _MOST_SECONDS) if end.isdecimal() else _UNKNOWN_SECONDS
-    if seconds <= 0:
+    if seconds < _LEAST_SECONDS:
         raise RetryableError(doing, "the catalog has issued keys that have expired", "Set the clocks of all machines")
     end_of_keys = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
     return {"access_key": access_key, "secret_key": secret_key, "token": token, "expiry_time": end_of_keys}

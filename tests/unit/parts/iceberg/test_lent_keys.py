@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.catalog.base import RestartError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.lent_keys import new_lender
@@ -110,7 +111,7 @@ def test_an_answer_without_usable_keys_is_an_error_that_names_the_catalog(
     ("answer", "error", "told"),
     [
         (refusal(403, "ForbiddenException", "not delegated"), FatalError, "not delegated.*rights on the table"),
-        (refusal(404, "NoSuchTableException", "gone"), ConfigError, "the table is missing. Start the connector"),
+        (refusal(404, "NoSuchTableException", "gone"), RestartError, "the table is missing. A start of the connector"),
         (refusal(503, "ServiceUnavailableException", "later"), RetryableError, "later"),
     ],
 )
