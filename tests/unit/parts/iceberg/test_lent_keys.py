@@ -1,7 +1,6 @@
 """Keys for S3 that an Iceberg catalog lends: which it accepts, until when, and what is said if there are none."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,9 +26,15 @@ KEYS = {"s3.access-key-id": "LENT", "s3.secret-access-key": SECRET, "s3.session-
 FIVE_MINUTES, TWELVE_HOURS = timedelta(minutes=5), timedelta(hours=12)
 
 
-def ends_in(**time_left: float) -> dict[str, str]:
-    at = time.time() + timedelta(**time_left).total_seconds()
-    return {"s3.session-token-expires-at-ms": str(int(at * 1_000))}
+def ends_in(**time_left: float) -> dict[str, timedelta]:
+    return {"s3.session-token-expires-at-ms": timedelta(**time_left)}
+
+
+def as_text(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as a catalog sends it now."""
+    now = datetime.now(UTC)
+    ends = {name: (now + left).timestamp() for name, left in config.items() if isinstance(left, timedelta)}
+    return {**config, **{name: str(int(end * 1_000)) for name, end in ends.items()}}
 
 
 @pytest.fixture
@@ -51,8 +56,10 @@ def answering(
         if not request.path.endswith("readings"):
             return answer
         assert request.headers["x-iceberg-access-delegation"] == "vended-credentials"
-        lent = [{"prefix": f"{bench.store.uri}{prefix}", "config": keys} for prefix, keys in credentials.items()]
-        more = {"config": config, "storage-credentials": lent}
+        lent = [
+            {"prefix": f"{bench.store.uri}{prefix}", "config": as_text(keys)} for prefix, keys in credentials.items()
+        ]
+        more = {"config": as_text(config), "storage-credentials": lent}
         return replace(answer, body=json.dumps(json.loads(answer.body) | more).encode())
 
     return add
@@ -67,7 +74,7 @@ def lend(url: str) -> Mapping[str, str]:
     [
         (KEYS, {}, FIVE_MINUTES),
         (KEYS | ends_in(hours=1), {}, timedelta(hours=1)),
-        (KEYS | ends_in(days=9_999), {}, TWELVE_HOURS),
+        (KEYS | ends_in(days=999), {}, TWELVE_HOURS),
         (KEYS | {"s3.session-token-expires-at-ms": 9**999}, {}, TWELVE_HOURS),
         (KEYS | {"s3.session-token-expires-at-ms": "tomorrow"}, {}, FIVE_MINUTES),
         (
