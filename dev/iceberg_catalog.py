@@ -32,22 +32,32 @@ _OF_SPARK = ("janino-*", "commons-compiler-*", "hadoop-client-*")
 _PROGRAM = Path(__file__).with_name("IcebergCatalogServer.java")
 
 
-class LocalIcebergCatalog(NativeServer):
-    """On a free port of 127.0.0.1; ``url`` is the address for clients. It keeps the tables' metadata where they lie.
+class IcebergServer(NativeServer):
+    """An Iceberg REST catalog on a free port of 127.0.0.1.
 
     Args:
         warehouse: where tables lie that are made without a location: ``s3://bucket`` or ``file:///folder``.
         minio: the server of all buckets, if there are any.
+        path: of the API in the address for clients, which is ``url``.
     """
 
-    name: ClassVar[str] = "iceberg-catalog"
-
-    def __init__(self, warehouse: str, minio: LocalMinio | None = None) -> None:
+    def __init__(self, warehouse: str, minio: LocalMinio | None = None, path: str = "") -> None:
         super().__init__()
         self._port = free_ports(1)[0]
         self.warehouse = warehouse
         self.minio = minio
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._path = path
+        self.url = f"http://127.0.0.1:{self._port}{path}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The connector's variables for this catalog."""
+        return {"CATALOG_URL": self.url}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """PyIceberg's properties for this catalog and its buckets."""
+        return {"type": "rest", "uri": self.url, **self.storage}
 
     @property
     def storage(self) -> dict[str, str]:
@@ -62,6 +72,18 @@ class LocalIcebergCatalog(NativeServer):
             "client.region": self.minio.region,
             "s3.region": self.minio.region,  # what Polars looks for
         }
+
+    def _is_ready(self) -> bool:
+        return self._is_answering(self._port)
+
+    def _is_answering(self, port: int) -> bool:
+        return answers_ok(f"http://127.0.0.1:{port}{self._path}/v1/config", timeout=5.0)
+
+
+class LocalIcebergCatalog(IcebergServer):
+    """The reference implementation. It keeps the tables' metadata where they lie."""
+
+    name: ClassVar[str] = "iceberg-catalog"
 
     def _command(self) -> Sequence[str]:
         spark = Path(pyspark.__file__).parent / "jars"
@@ -84,6 +106,3 @@ class LocalIcebergCatalog(NativeServer):
             **self.storage,
         }
         return {"CATALOG_PROPERTIES": "\n".join(f"{name}={value}" for name, value in properties.items())}
-
-    def _is_ready(self) -> bool:
-        return answers_ok(f"{self.url}/v1/config", timeout=5.0)

@@ -3,13 +3,13 @@
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 
-from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.iceberg_catalog import IcebergServer
 from dev.other_packages import answer, ask, other_packages, question
 
 VERSION = "4.4.0"
 
 
-def query(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> pa.Table:
+def query(catalog: IcebergServer, namespace: str, table: str, snapshot: int | None = None) -> pa.Table:
     """What ClickHouse returns for the whole table, with bytes for texts.
 
     Raises:

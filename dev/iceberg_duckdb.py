@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import duckdb
 import pyarrow as pa
 
-from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.iceberg_catalog import IcebergServer
 from dev.other_packages import answer, ask, other_packages, question
 
 VERSION = "1.5.5"
 _EXTENSIONS = ("avro", "httpfs", "iceberg")  # in the order in which they need each other
 
 
-def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
+def query(catalog: IcebergServer, sql: str) -> pa.Table:
     """What DuckDB returns for the query, in which the catalog is called ``lake``.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
-from dev.iceberg_catalog import ICEBERG_JARS, ICEBERG_VERSION, LocalIcebergCatalog
+from dev.iceberg_catalog import ICEBERG_JARS, ICEBERG_VERSION, IcebergServer
 from dev.maven_jars import Jars, maven_jars
 from dev.other_packages import answer, ask, other_packages, question
 from dev.reading_spark import reading_spark
@@ -21,7 +21,7 @@ _RUNTIME = Jars(
 )
 
 
-def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
+def query(catalog: IcebergServer, sql: str) -> pa.Table:
     """What Spark returns for the last of these statements, in which the catalog is called ``lake``.
 
     Raises:
@@ -36,7 +36,7 @@ def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
     return ask(folder, __name__, {"url": catalog.url, "storage": catalog.storage, "sql": sql})
 
 
-def compact(catalog: LocalIcebergCatalog, namespace: str, table: str) -> dict[str, int]:
+def compact(catalog: IcebergServer, namespace: str, table: str) -> dict[str, int]:
     """Let Spark write all files of the table anew, as few of each partition as possible; return what it counted.
 
     Raises:

@@ -6,7 +6,16 @@
 import re
 import tomllib
 
-from dev import gcs_server, glue, iceberg_clickhouse, iceberg_duckdb, iceberg_spark, schema_registry
+from dev import (
+    gcs_server,
+    glue,
+    hive_metastore,
+    iceberg_clickhouse,
+    iceberg_duckdb,
+    iceberg_nessie,
+    iceberg_spark,
+    schema_registry,
+)
 from dev.azurite_program import AZURITE_VERSION
 from dev.connector import REPO
 from dev.iceberg_catalog import ICEBERG_VERSION
@@ -42,6 +51,9 @@ def _rows() -> list[tuple[str, str, str]]:
         ("Store: fake-gcs-server (Google Cloud Storage)", gcs_server.PROGRAM.version, EACH_CHANGE),
         ("Store: Amazon S3, Google Cloud Storage, Azure, Cloudflare R2", "", NOT_TRIED),
         ("Catalog: Iceberg's reference REST catalog", ICEBERG_VERSION, EACH_CHANGE),
+        ("Catalog: Nessie, with keys from the catalog", iceberg_nessie.VERSION, EACH_NIGHT),
+        ("Catalog: Hive metastore", hive_metastore.VERSION, EACH_NIGHT),
+        ("Catalog: Polaris, Unity, Gravitino, Lakekeeper", "", f"{NOT_TRIED}: no package installs them without Docker"),
         ("Catalog: Quix's REST catalog", "", f"a server of the tests with its API, {EACH_CHANGE}"),
         ("Registry: Apicurio, with Confluent's API", schema_registry.VERSION, EACH_NIGHT),
         ("Registry: AWS Glue, as moto imitates it", glue.VERSION, EACH_CHANGE),

@@ -18,7 +18,9 @@ from dev.broker import Broker
 from dev.browser import Browser
 from dev.chart import HELM
 from dev.gcs_server import LocalGcsServer
+from dev.hive_metastore import LocalHiveMetastore
 from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.iceberg_nessie import LocalNessie
 from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
@@ -169,6 +171,22 @@ def iceberg_catalog(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Itera
     """An Iceberg REST catalog of our own, for tables in buckets of ``s3_server`` and in folders."""
     s3_server.client().create_bucket(Bucket="warehouse")
     with _service(partial(LocalIcebergCatalog, "s3://warehouse", s3_server), pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nessie(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalNessie]:
+    """A server of Project Nessie, for tables in the bucket ``nessie`` of ``s3_server``."""
+    s3_server.client().create_bucket(Bucket="nessie")
+    with _service(partial(LocalNessie, s3_server), pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hive(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalHiveMetastore]:
+    """A Hive metastore, for tables in the bucket ``hive`` of ``s3_server``."""
+    s3_server.client().create_bucket(Bucket="hive")
+    with _service(lambda: LocalHiveMetastore(s3_server), pytestconfig) as server:
         yield server
 
 

@@ -32,6 +32,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/test_iceberg_catalogs.py",
     ),
     "other stores and catalogs, dead members, outages, and procedures of the Spark above": (
+        "tests/e2e/test_iceberg_servers.py",
         "tests/e2e/test_iceberg.py::test_each_row_is_there_once",
         "tests/e2e/test_iceberg.py::test_a_catalog_of_another_kind",
         "tests/e2e/test_iceberg.py::test_a_catalog_that_is_away",

@@ -57,14 +57,10 @@ class Registrar:
         """Returns the catalog's present folder columns whose values are not in the records."""
         return self._table.computed() if self._table else ()
 
-    def prepare(self, *, has_batch: bool = True) -> None:
+    def prepare(self) -> None:
         """Checks the table's location in the catalog before the first upload, or creates the missing table.
 
-        Args:
-            has_batch: Whether files of a batch may have been written already.
-
-        Raises:
-            RestartError: The catalog's table has a different location, or partitions that these files do not have.
+        Raises ``RestartError`` if the catalog's table has a different location.
         """
         with self._lock:
             if (catalog := self._catalog) is None or self.is_prepared:
@@ -72,7 +68,7 @@ class Registrar:
             existing = self._table or catalog.table()  # another member may have created it since the start
             table = existing or catalog.create_table(self.location.uri, self._spec)
             if table is not self._table:
-                self._check(table, has_batch=has_batch)
+                self._check(table)
             if existing:
                 catalog.sync_properties(existing, self._spec)
             else:
@@ -122,20 +118,14 @@ class Registrar:
         with self._lock:
             self._catalog.add_files(files, self._topic if count else None, marks)
 
-    def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
-        if table.columns is None:
-            check_catalog_table(table, self._spec)
-        elif {*table.partition_spec} != {*self._spec.order} or (has_batch and table.computed()):
-            raise self._moved_error(f"created it, partitioned by {', '.join(table.partitions)}", "these partitions")
+    def _check(self, table: CatalogTable) -> None:
+        check_catalog_table(table, self._spec)
         if table.location and not self.location.is_named_by(table.location):
-            raise self._moved_error(f"registered it at {table.location}", "there")
-
-    def _moved_error(self, how: str, what: str) -> RestartError:
-        return RestartError(
-            f"registering the table at {self.location.uri}",
-            f"meanwhile another writer has {how}",
-            f"Restart: the connector then writes {what}, beginning with the first record that is not in the lake",
-        )
+            raise RestartError(
+                f"registering the table at {self.location.uri}",
+                f"meanwhile another writer has registered it at {table.location}",
+                "Restart: the connector then writes there, beginning with the first record that is not in the lake",
+            )
 
 
 class Registration:

@@ -37,6 +37,8 @@ class Catalog(Table):
     """Client secret for the OAuth2 login."""
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
     """Warehouse of the Iceberg catalog. Empty: the catalog's default."""
+    catalog_vended_credentials: bool = env("CATALOG_VENDED_CREDENTIALS", False)
+    """Use keys for S3 that the Iceberg catalog issues for the folder of the table, instead of `AWS_ACCESS_KEY_ID`."""
     snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
     """Age in days at which snapshots of an Iceberg table expire. The table keeps at most 1,000 snapshots."""
     auto_discover: bool = env("AUTO_DISCOVER", True)
@@ -52,5 +54,7 @@ class Catalog(Table):
         yield from super().contradictions()
         if contradictions := self.catalog_kind.contradictions:
             yield from resolve_name(contradictions)(self)
+        if self.catalog_vended_credentials and not self.catalog_kind.new_lender:
+            yield "CATALOG_VENDED_CREDENTIALS", "has no effect without CATALOG_TYPE=iceberg"
         for entry in () if self.catalog_kind.is_table else self.transforms:
             yield "HIVE_COLUMNS", f"must not contain {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"

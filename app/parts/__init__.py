@@ -26,6 +26,7 @@ class CatalogKind(NamedTuple):
     is_table: bool = False
     contradictions: str = ""  # a function that reports wrong settings, see ``app.config.fields.Area.contradictions``
     refusal_of_name: str = ""  # a function that returns why a column cannot have a name, or an empty text
+    new_lender: str = ""  # a function that returns, for the target, a function that requests keys for S3
 
 
 class Observer(NamedTuple):
@@ -63,6 +64,7 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
         True,
         "app.parts.iceberg.catalog_address:contradictions",
         "app.parts.iceberg.column_names:refusal_of_name",
+        "app.parts.iceberg.lent_keys:new_lender",
     ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by URI scheme

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pkgutil import resolve_name
 
 import pyarrow as pa
@@ -48,13 +49,19 @@ def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitSt
     if catalog := new_catalog(settings, store, announces=True):
         ends.callback(catalog.close, _CLOSE_SECONDS)
     table = waits.at_start("catalog", catalog.check) if catalog else None
+    if catalog and table is None and settings.catalog_kind.is_table:  # the catalog may choose the location
+        table = waits.at_start("catalog", partial(_create_table, settings, store, catalog))
     location = new_location(settings, store, table)
     waits.at_start("store", lambda: store.connect(f"{location.root}/"))
     lake = waits.at_start("store", lambda: new_lake(settings, store, location, table, catalog))
     waits.at_start("store", lake.schema.open)
-    if settings.transforms:  # the first batch needs the table's transforms
-        waits.at_start("catalog", lambda: lake.registrar.prepare(has_batch=False))
     return lake
+
+
+def _create_table(settings: Settings, store: ObjectStore, catalog: Catalog) -> CatalogTable:
+    table = catalog.create_table(new_location(settings, store, None).uri, settings.spec)
+    logger.info("registered the table at %s in the catalog", table.location)
+    return table
 
 
 def check_journals(lake: Lake, group: str) -> None:
@@ -122,6 +129,8 @@ def new_store(settings: Settings) -> ObjectStore:
         case S3Target() as target:
             from app.storage.s3.store import S3Store
 
+            if settings.catalog_vended_credentials:
+                target = replace(target, lend=resolve_name(settings.catalog_kind.new_lender)(settings.catalog))
             return S3Store(target, sse=settings.s3_sse, sse_kms_key_id=settings.s3_sse_kms_key_id, max_workers=workers)
         case target:
             new: Callable[..., ObjectStore] = resolve_name(STORES[target.uri.partition("://")[0]])

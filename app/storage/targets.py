@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +18,8 @@ class S3Target:
     """A bucket on AWS, or on the S3 store at ``endpoint_url``. ``may_create``: a missing bucket may be created.
 
     Without ``access_key`` and ``secret_key``, boto3 uses its default chain (environment, files, role). If ``role_arn``
-    is set, this login only assumes the role. ``role_session`` is the name of the sessions.
+    is set, this login only assumes the role. ``role_session`` is the name of the sessions. Instead, ``lend`` returns
+    temporary keys of the catalog, in the form of botocore.
     """
 
     bucket: str
@@ -30,6 +32,7 @@ class S3Target:
     role_arn: str | None = None
     role_external_id: str | None = None
     role_session: str = "quix-ts-datalake-sink"
+    lend: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def uri(self) -> str:

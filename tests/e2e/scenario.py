@@ -47,7 +47,7 @@ class Scenario:
         topic: str = "",
         group: str = "",
     ) -> None:
-        self.topic = topic or f"readings-{uuid.uuid4().hex[:8]}"
+        self.topic = topic or f"readings_{uuid.uuid4().hex[:8]}"
         self.group = group or f"group-{uuid.uuid4().hex[:8]}"
         self.kafka = kafka
         self.folder = folder

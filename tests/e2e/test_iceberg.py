@@ -8,6 +8,7 @@ import uuid
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -17,7 +18,7 @@ from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.storage.s3.store import S3Store
 from dev import iceberg_spark
 from dev.connector import REPO, environment
-from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.iceberg_catalog import IcebergServer, LocalIcebergCatalog
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
 from tests.e2e.homes import Home
@@ -33,13 +34,15 @@ TRANSFORMED = "__partition,location,year,month,day(at),bucket(4,n)"
 
 
 class Site:
-    def __init__(self, catalog: LocalIcebergCatalog, minio: LocalMinio, bucket: str) -> None:
+    """A catalog, and a bucket for its tables."""
+
+    def __init__(self, catalog: IcebergServer, minio: LocalMinio, bucket: str) -> None:
         self.catalog = catalog
         self.namespace = f"lake_{uuid.uuid4().hex[:8]}"
         self.home = Home(s3_store(minio, bucket), S3Store(minio.target(bucket), max_workers=1))
-        self.settings = self.home.settings | {
+        self.settings = self.home.settings | catalog.settings
+        self.settings |= {
             "CATALOG_TYPE": "iceberg",
-            "CATALOG_URL": catalog.url,
             "CATALOG_NAMESPACE": self.namespace,
             "HIVE_COLUMNS": "location,year,month,day",
             "METADATA_COLUMNS": "__partition,__offset",
@@ -49,6 +52,10 @@ class Site:
     def table(self, scenario: Scenario) -> Table:
         found: Table = pyiceberg_catalog(self.catalog).load_table((self.namespace, scenario.topic))
         return found
+
+    def root(self, scenario: Scenario) -> str:
+        """The key of the table's folder, which a catalog may have chosen."""
+        return self.table(scenario).location().removeprefix(f"{self.home.store.uri}/")
 
     def numbers(self, scenario: Scenario) -> list[int]:
         numbers: list[int] = self.table(scenario).scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
@@ -69,16 +76,16 @@ class Site:
 
     def merged(self, scenario: Scenario) -> list[str]:
         """The files in the store that ``compact`` has made."""
-        listed = self.home.store.list(f"data/{scenario.topic}/")
+        listed = self.home.store.list(f"{self.root(scenario)}/")
         return [found.key for found in listed if "data_merged_" in found.key]
 
     def assert_whole(self, scenario: Scenario, count: int) -> None:
         """Each record is a row, once; and the table and the store have the same files."""
         assert self.numbers(scenario) == list(range(count))
         folder = scenario.folder / "mirror"
-        lake = self.home.mirror(f"data/{scenario.topic}", folder)
+        lake = self.home.mirror(self.root(scenario), folder)
         paths = self.table(scenario).inspect.files()["file_path"].to_pylist()
-        listed = {path.partition(f"/{scenario.topic}/")[2] for path in paths}
+        listed = {path.partition(f"/{self.root(scenario)}/")[2] for path in paths}
         stored = {str(path.relative_to(folder)) for path in lake.files()}
         assert listed == stored
 
@@ -91,7 +98,7 @@ def site(iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio, bucket: st
 def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewScenario, site: Site) -> None:
     scenario = new_scenario(partitions=2)
     with scenario.load(A_SECOND) as produced:
-        killed, *members = scenario.kill_at_work(site.settings, lambda: site.home.is_at_work(f"data/{scenario.topic}"))
+        killed, *members = scenario.kill_at_work(site.settings, lambda: site.home.is_at_work(site.root(scenario)))
     scenario.wait_until_committed(produced[0], by=members[0])
     assert [member.stop() for member in members] == [0, 0]
     site.assert_whole(scenario, produced[0])
@@ -100,15 +107,21 @@ def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewSc
 
 
 def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: Site) -> None:
-    scenario = new_scenario()
+    wait_for_catalog(new_scenario(), site, "committing files to")
+
+
+def wait_for_catalog(scenario: Scenario, site: Site, doing: str) -> None:
+    """Take the catalog away at work, and bring it back once the log says that it is waited for."""
     with TcpDetour() as detour:
-        detour.target = int(site.catalog.url.rpartition(":")[2])
-        connector = scenario.connector(site.settings | {"CATALOG_URL": f"http://127.0.0.1:{detour.port}"})
+        address = urlsplit(site.catalog.url).netloc
+        detour.target = int(address.rpartition(":")[2])
+        settings = {name: text.replace(address, f"127.0.0.1:{detour.port}") for name, text in site.settings.items()}
+        connector = scenario.connector(settings)
         scenario.produce(records(100, first=0))
         scenario.wait_until_committed(100, by=connector)
         detour.cut()
         scenario.produce(records(100, first=100))
-        connector.wait_for_log("committing files to the Iceberg table .* Retrying until it works")
+        connector.wait_for_log(f"{doing} the Iceberg table .* Retrying until it works")
         detour.mend()
         scenario.finish(connector, 200)
     site.assert_whole(scenario, 200)

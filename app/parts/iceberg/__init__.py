@@ -2,6 +2,7 @@
 
 table           creates the table in the Iceberg catalog, adds columns, and commits the files of each batch
 table_metadata  reads the end offsets from the table's properties, and selects snapshots to expire
+lent_keys       requests keys for S3 from the catalog
 store_io        reads and writes pyiceberg's metadata files through the connector's store
 
 This package loads before ``pyiceberg.catalog``. pyiceberg would read a configuration file in the home directory or the

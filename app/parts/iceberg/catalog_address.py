@@ -81,5 +81,22 @@ def contradictions(settings: Settings) -> Contradictions:
     ):
         if any("." in name for name in names):
             yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"
+    yield from _contradictions_of_lent_keys(settings)
     for entry in filter(parse.is_odd_transform, settings.partitions):
         yield "HIVE_COLUMNS", f"must have {entry} in a form such as day(at), bucket(16,device) or truncate(3,code)"
+
+
+def _contradictions_of_lent_keys(settings: Settings) -> Contradictions:
+    """Yield settings that need rights outside of the table's folder, where the catalog's keys are not valid."""
+    if not settings.catalog_vended_credentials:
+        return
+    with_keys = "with CATALOG_VENDED_CREDENTIALS, because the keys of the catalog are only valid in the table's folder"
+    if settings.uses_platform_storage or not (settings.storage_url or "s3://").startswith("s3://"):
+        yield "CATALOG_VENDED_CREDENTIALS", "is only for S3: set S3_BUCKET"
+    yield from settings.refuse("must not be set with CATALOG_VENDED_CREDENTIALS", "AWS_ACCESS_KEY_ID", "S3_ROLE_ARN")
+    if settings.has_several:
+        yield "input", f"must be one topic {with_keys}"
+    if settings.on_bad_record == "dead-letter":
+        yield "ON_BAD_RECORD", f"must be skip or fail {with_keys}"
+    if settings.create_bucket:
+        yield "CREATE_BUCKET", f"must be false {with_keys}"

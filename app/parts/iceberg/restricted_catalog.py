@@ -6,6 +6,7 @@ login to redirected addresses. With this module, only the connector's settings c
 
 import logging
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
@@ -15,12 +16,13 @@ from pyiceberg.catalog.rest import NAMESPACE_SEPARATOR_PROPERTY, PREFIX, RestCat
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.table import TableProperties, locations
 from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.utils.config import Config
 
 from app.errors import ConfigError, FatalError
 from app.json_texts import MOST_BYTES
 from app.parts.http.rest_client import REFUSAL_LIMIT, Patience, check_answer, read_answer
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE
-from app.redaction import add_login, redact
+from app.redaction import add_login, add_secrets, redact
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,19 @@ _ACCEPTED: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  #
 _ASKING: Final = "asking the Iceberg catalog"
 _PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # seconds; ``whole`` equals the deadline of a try
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+NAME: Final = "default"  # the catalog in pyiceberg's variables: PYICEBERG_CATALOG__DEFAULT__…
+
+
+def properties_with(properties: Mapping[str, str], delegation: str | None) -> dict[str, Any]:
+    """Return the properties of a catalog that the variables of pyiceberg do not override. Hide the logins in logs.
+
+    ``delegation`` is the kind of credentials to request from the catalog. Some catalogs issue no credentials.
+    """
+    own: dict[str, Any] = {**properties, "header.x-iceberg-access-delegation": delegation}
+    users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
+    for text in ({**own, **users}.get(name) for name in ("token", "credential")):
+        add_secrets(str(text or "").partition(":")[2] or text)  # a client id is not a secret
+    return {name: value for name, value in own.items() if name not in users}
 
 
 class RestrictedRestCatalog(RestCatalog):

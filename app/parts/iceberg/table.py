@@ -34,7 +34,6 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
-from pyiceberg.utils.config import Config
 
 from app import DOCUMENTS
 from app.catalog.base import Catalog, RestartError
@@ -44,10 +43,9 @@ from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.column_names import KnownColumns
 from app.parts.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.parts.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
-from app.parts.iceberg.restricted_catalog import PROVIDER, refuse_provider, restrict
+from app.parts.iceberg.restricted_catalog import NAME, PROVIDER, properties_with, refuse_provider, restrict
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.parts.iceberg.table_metadata import are_in, expired, properties_of
-from app.redaction import add_secrets
 from app.storage.base import ObjectStore
 from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
@@ -55,8 +53,6 @@ from app.table.parquet_reader import schema_of
 from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
-
-NAME: Final = "default"  # the catalog in pyiceberg's variables: PYICEBERG_CATALOG__DEFAULT__…
 
 _DEADLINE_SECONDS = 60.0  # for each request, because pyiceberg has no time-outs
 _SECONDS_A_FILE = 0.1  # more for each file: a manifest entry needs 30 ms if the table has 300 columns
@@ -89,12 +85,8 @@ class IcebergTable(Catalog):
     """A table of an Iceberg catalog. Users may change the table's properties. Only one thread may use this object."""
 
     def __init__(self, target: IcebergTarget, store: ObjectStore, _: object = None) -> None:
-        own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
-        own["header.x-iceberg-access-delegation"] = None  # request no credentials, as some catalogs issue none
-        users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
-        self._properties = {name: value for name, value in own.items() if name not in users}
-        for text in ({**own, **users}.get(name) for name in ("token", "credential")):
-            add_secrets(str(text or "").partition(":")[2] or text)  # a client id is not a secret
+        own = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
+        self._properties = properties_with(own, delegation=None)
         self._properties |= {STORE: store, ADDRESS: target.address, OWNS: self._owns}
         self._store = store
         self._address = target.address

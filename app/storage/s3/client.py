@@ -82,6 +82,13 @@ def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
         raise IncompleteReadError(actual_bytes=len(arrived), expected_bytes=length)
 
 
+class _LentCredentials(DeferredRefreshableCredentials):
+    """Keys of the catalog. During an outage of the catalog, the keys are used almost to their end."""
+
+    _advisory_refresh_timeout = 120  # seconds before the end; the default, 15 minutes, is the whole time of some keys
+    _mandatory_refresh_timeout = 15
+
+
 def _session(target: S3Target) -> boto3.session.Session:
     """Creates a session for the bucket's region. An address of AWS in ``endpoint_url`` is only used for S3."""
     core = botocore.session.Session()
@@ -89,7 +96,9 @@ def _session(target: S3Target) -> boto3.session.Session:
         core.set_config_variable("ignore_configured_endpoint_urls", True)
     if target.access_key and target.secret_key:
         core.set_credentials(target.access_key, target.secret_key, target.session_token)
-    if target.role_arn and (login := core.get_credentials()):
+    if target.lend:
+        vars(core)["_credentials"] = _LentCredentials(target.lend, "iceberg-catalog")
+    elif target.role_arn and (login := core.get_credentials()):
         new_client = partial(core.create_client, region_name=target.region, endpoint_url=target.token_service)
         options = {"RoleSessionName": target.role_session}
         if target.role_external_id:

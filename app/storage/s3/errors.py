@@ -21,6 +21,7 @@ _TRUST_HINT = (
     "Check S3_ROLE_ARN. This login needs sts:AssumeRole on the role, and the trust policy of the role must allow the "
     "login, with S3_ROLE_EXTERNAL_ID if it asks for one"
 )
+_LENT_HINT = "The Iceberg catalog has issued these keys. The connector requests new keys before they end"
 _ROLE_HINT = "The keys of a role are renewed automatically; check the role if this continues"
 
 _BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL contains the name of a bucket, as its path or a sub-domain: remove it there"
@@ -71,13 +72,17 @@ _OF_THE_BUCKET = {"s3:ListBucket", "s3:CreateBucket"}
 _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 
-def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError | None:
+def translate(
+    error: Exception, doing: str, bucket: str, keys: str, *, fixed_token: bool, lent: bool = False
+) -> ConnectorError | None:
     """Returns the connector's error for an error of boto3; ``None`` for any other error.
 
     The error for a missing right contains the ``keys``, such as ``data/t/*``. A ``fixed_token`` is never renewed.
+    ``lent``: The catalog has issued the access key.
     """
     if isinstance(error, boto.ClientError):
-        return _from_answer(error, doing, bucket, keys, fixed_token=fixed_token)
+        refusal = _from_answer(error, doing, bucket, keys, fixed_token=fixed_token)
+        return _of_lent_key(error, refusal, bucket, keys) if lent else refusal
     if isinstance(error, boto.SSLError):
         if "EOF" in str(error):  # the handshake was interrupted: the store or its load balancer restarts
             return RetryableError(doing, one_line(str(error)))
@@ -137,6 +142,15 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
         missing = _missing_right(error.operation_name, message, bucket, keys)
         return FatalError(doing, cause, f"Allow {missing} for these keys or this role, or check {_KEYS}")
     return FatalError(doing, cause, general_hint)
+
+
+def _of_lent_key(error: boto.ClientError, refusal: ConnectorError, bucket: str, keys: str) -> ConnectorError:
+    if error_code(error) in ("InvalidAccessKeyId", "InvalidToken", "InvalidTokenId"):  # revoked
+        return RetryableError(refusal.doing, refusal.cause, _LENT_HINT)
+    if type(refusal) is FatalError and status_of(error) == HTTPStatus.FORBIDDEN:
+        missing = _missing_right(error.operation_name, refusal.cause, bucket, keys)
+        return FatalError(refusal.doing, refusal.cause, f"Let the Iceberg catalog issue keys with {missing}")
+    return refusal
 
 
 def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:

@@ -201,8 +201,8 @@ class S3Store(CloudStore):
 
     def _translate(self, error: Exception, doing: str, key: str, /) -> None:
         keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # for messages about a missing right
-        fixed_token = self._target.session_token is not None
-        if translated := translate(error, doing, self._bucket, keys, fixed_token=fixed_token):
+        fixed_token, lent = self._target.session_token is not None, self._target.lend is not None
+        if translated := translate(error, doing, self._bucket, keys, fixed_token=fixed_token, lent=lent):
             raise translated from error
 
     @contextmanager

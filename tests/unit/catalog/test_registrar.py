@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from app.catalog.base import NotTakenError, RestartError, TooLargeError
@@ -142,28 +141,6 @@ def test_the_place_of_a_quicker_creator_counts() -> None:
         register(registrar(catalog), "a")
 
     assert (catalog.sources, catalog.requests) == ([], [])
-
-
-def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() -> None:
-    class Day:
-        name, source = "at_day", "at"
-
-        def texts(self, rows: pa.Table) -> pa.Array:
-            return pa.nulls(len(rows), pa.string())
-
-        def folder(self, text: str) -> str:
-            return text
-
-    there = CatalogTable(
-        LOCATION, ("place", "driver"), columns=pa.schema([]), computed=lambda: [Day()], partitions=("place", "day(at)")
-    )
-    with pytest.raises(RestartError, match="partitioned by place"):
-        registrar(MemoryCatalog(replace(there, partition_spec=("place",)))).prepare(has_batch=False)
-    registering = registrar(MemoryCatalog(there))
-    with pytest.raises(RestartError, match=r"meanwhile another writer has created it, partitioned by place, day\(at\)"):
-        registering.prepare()
-    registering.prepare(has_batch=False)
-    assert [each.name for each in registering.computed()] == ["at_day"]
 
 
 def test_files_get_the_address_that_the_table_is_known_by() -> None:

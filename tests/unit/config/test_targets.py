@@ -223,6 +223,7 @@ class TestCatalog:
         assert (catalog.url, catalog.token) == (url, token)
 
 
+LENT = {"CATALOG_VENDED_CREDENTIALS": "true", "ON_BAD_RECORD": "skip"}
 LOGIN = {"CATALOG_CLIENT_ID": "me", "CATALOG_CLIENT_SECRET": "hush"}
 
 
@@ -265,6 +266,12 @@ class TestIceberg:
             ({"CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
             ({"CATALOG_CLIENT_ID": "me"}, "CATALOG_CLIENT_SECRET"),
             ({**LOGIN, "CATALOG_AUTH_TOKEN": "t"}, "CATALOG_AUTH_TOKEN"),
+            (LENT | {"STORAGE_URL": "gs://lake", "S3_BUCKET": ""}, "is only for S3: set S3_BUCKET"),
+            (LENT | {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "s"}, "must not be set with CATALOG_VENDED"),
+            (LENT | {"input": "a,b", "TABLE_NAME": ""}, "must be one topic with CATALOG_VENDED"),
+            (LENT | {"ON_BAD_RECORD": "dead-letter"}, "must be skip or fail with CATALOG_VENDED"),
+            (LENT | {"CREATE_BUCKET": "true"}, "must be false with CATALOG_VENDED"),
+            (LENT | {"CATALOG_TYPE": "quix"}, "has no effect without CATALOG_TYPE=iceberg"),
         ],
     )
     def test_what_does_not_fit_is_named(self, variables: dict[str, str], named: str) -> None:
