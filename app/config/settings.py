@@ -143,7 +143,8 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
                     may_create=self.create_bucket,
                     role_arn=self.s3_role_arn,
                     role_external_id=self.s3_role_external_id,
-                    role_session=re.sub("[^A-Za-z0-9=.@-]", "-", self.deployment_name or "quix-ts-datalake-sink")[:64],
+                    role_session=_session_name(self.deployment_name or "quix-ts-datalake-sink"),
+                    sts_endpoint_url=self.aws_endpoint_url_sts,
                 )
             case "gs":
                 return GcsTarget(name, self.gcs_credentials_json)
@@ -267,6 +268,11 @@ def shown(variable: str, value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
+def _session_name(name: str) -> str:
+    """Return the name in a form that AWS accepts: 2 to 64 characters."""
+    return re.sub(r"[^\w+=,.@-]", "-", name, flags=re.ASCII)[:64].ljust(2, "-")
+
+
 def _unencrypted(settings: Settings) -> list[str]:
     """Return the variables with an address to which logins and records are sent without encryption.
 
@@ -279,6 +285,7 @@ def _unencrypted(settings: Settings) -> list[str]:
         "KAFKA_OAUTH_TOKEN_URL": settings.oauth_token_url,
         "SCHEMA_REGISTRY_URL": (settings.registry_password or settings.registry_token) and settings.registry_url,
         "AWS_ENDPOINT_URL": store.endpoint_url if isinstance(store, S3Target) else None,
+        "AWS_ENDPOINT_URL_STS": settings.aws_endpoint_url_sts,
         "AZURE_ENDPOINT_URL": store.endpoint_url if isinstance(store, AzureTarget) else None,
         "CATALOG_URL": (settings.catalog_auth_token or settings.catalog_client_secret) and settings.catalog_url,
         "OPENLINEAGE_URL": settings.lineage_key and settings.lineage_url,

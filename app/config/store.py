@@ -49,6 +49,8 @@ class Store(Area):
     """External id that the trust policy of the role requires."""
     aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
     """Address of an S3 store other than AWS, such as `http://minio.example.com:9000`."""
+    aws_endpoint_url_sts: Url = env("AWS_ENDPOINT_URL_STS")
+    """Address of the token service for roles (STS). Empty: AWS's, or with another store the store's own address."""
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
     """Region of the bucket. If `AWS_ENDPOINT_URL` is set, any name is allowed."""
     s3_sse: ServerSideEncryption | None = env("S3_SSE")

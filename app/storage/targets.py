@@ -1,6 +1,5 @@
 """Address and credentials of each kind of store. The module imports no SDK, because settings are read first."""
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ class S3Target:
     role_arn: str | None = None
     role_external_id: str | None = None
     role_session: str = "quix-ts-datalake-sink"
+    sts_endpoint_url: str | None = None
     lend: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -43,7 +43,7 @@ class S3Target:
     def token_service(self) -> str | None:
         """Address of the service for a role's keys, for other stores than AWS that of the store. ``None``: AWS's."""
         is_aws = self.endpoint_url is None or is_aws_address(self.endpoint_url)
-        return os.environ.get("AWS_ENDPOINT_URL_STS") or (None if is_aws else self.endpoint_url)
+        return self.sts_endpoint_url or (None if is_aws else self.endpoint_url)
 
 
 @dataclass(frozen=True, slots=True)

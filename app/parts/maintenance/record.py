@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -103,7 +104,7 @@ def _body(replacement: Replacement | None) -> bytes:
 
 
 def _parse(body: bytes, table_root: str) -> Replacement | None:
-    if len(body) <= _WORD:
+    if re.fullmatch(rb"[0-9a-f]{%d}" % _WORD, body):
         return None
     try:
         fields = json.loads(body)
@@ -112,7 +113,7 @@ def _parse(body: bytes, table_root: str) -> Replacement | None:
         replacement = Replacement(**{name: fields[name] for name in Replacement.__slots__})
         keys = [*replacement.inputs, *([] if replacement.out is None else [replacement.out])]
     except (KeyError, TypeError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"it is damaged: {error}") from None
     folder = f"{table_root}/{replacement.folder}".rstrip("/")
     if not all(is_data_file(key, table_root) and key.rpartition("/")[0] == folder for key in keys):
         raise ValueError("it lists keys that are not data files of its folder")

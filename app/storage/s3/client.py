@@ -10,7 +10,7 @@ import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import IncompleteReadError
+from botocore.exceptions import CredentialRetrievalError, IncompleteReadError
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
@@ -89,6 +89,13 @@ class _LentCredentials(DeferredRefreshableCredentials):
     _mandatory_refresh_timeout = 15
 
 
+def _fetch(fetcher: AssumeRoleCredentialFetcher) -> Any:
+    try:
+        return fetcher.fetch_credentials()
+    except KeyError as error:  # a proxy's page, for example
+        raise CredentialRetrievalError(provider="assume-role", error_msg=f"the answer has no {error}") from None
+
+
 def _session(target: S3Target) -> boto3.session.Session:
     """Creates a session for the bucket's region. An address of AWS in ``endpoint_url`` is only used for S3."""
     core = botocore.session.Session()
@@ -104,5 +111,5 @@ def _session(target: S3Target) -> boto3.session.Session:
         if target.role_external_id:
             options["ExternalId"] = target.role_external_id
         fetcher = AssumeRoleCredentialFetcher(new_client, login, target.role_arn, options)
-        vars(core)["_credentials"] = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+        vars(core)["_credentials"] = DeferredRefreshableCredentials(partial(_fetch, fetcher), "assume-role")
     return boto3.session.Session(botocore_session=core, region_name=target.region)

@@ -18,8 +18,8 @@ _TLS_HINT = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private author
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the token issued with AWS_ACCESS_KEY_ID"
 _TRUST_HINT = (
-    "Check S3_ROLE_ARN. This login needs sts:AssumeRole on the role, and the trust policy of the role must allow the "
-    "login, with S3_ROLE_EXTERNAL_ID if it asks for one"
+    "Check S3_ROLE_ARN, the login and AWS_REGION. The login needs sts:AssumeRole on the role, and the trust policy of "
+    "the role must allow the login, with S3_ROLE_EXTERNAL_ID if the policy requires one"
 )
 _LENT_HINT = "The Iceberg catalog has issued these keys. The connector requests new keys before they end"
 _ROLE_HINT = "The keys of a role are renewed automatically; check the role if this continues"

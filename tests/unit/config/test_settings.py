@@ -202,6 +202,7 @@ class TestUnencrypted:
             ("SCHEMA_REGISTRY_URL", REGISTRY, "http://"),
             ("CATALOG_URL", {"CATALOG_AUTH_TOKEN": "t"}, "http://"),
             ("AWS_ENDPOINT_URL", KEYS, "http://"),
+            ("AWS_ENDPOINT_URL_STS", KEYS, "http://"),
             ("AZURE_ENDPOINT_URL", AZURE, "http://"),
             ("KAFKA_BOOTSTRAP_SERVERS", SASL | {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}, "localhost:9092,"),
         ],

@@ -36,6 +36,12 @@ class TestStore:
         assert storage == S3Target("lake", "nyc3", "http://minio:9000", "key", "secret", "session", may_create=True)
         assert load().storage == S3Target("lake", "us-east-1", may_create=False)
 
+    @pytest.mark.parametrize(("name", "session"), [("ü", "--"), ("my_lake sink", "my_lake-sink"), ("a" * 99, "a" * 64)])
+    def test_a_role_has_a_session_of_the_name_of_the_deployment(self, name: str, session: str) -> None:
+        storage = load(S3_ROLE_ARN="arn:aws:iam::123456789012:role/lake", Quix__Deployment__Name=name).storage
+        assert isinstance(storage, S3Target)
+        assert storage.role_session == session
+
     @pytest.mark.parametrize("url", ["s3://lake", "s3://lake/", "S3://lake"])
     def test_storage_url_of_a_bucket(self, url: str) -> None:
         assert load(BROKER_ALONE, STORAGE_URL=url) != load()

@@ -321,6 +321,21 @@ def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.C
     assert len(lake.files()) == 2
 
 
+@pytest.mark.parametrize("body", ["", "[]"])
+def test_a_damaged_record_is_not_taken_for_one_without_a_change(
+    lake: Lake, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    lake.write(0), lake.write(1)
+    assert lake.run("compact") == 0
+    (record,) = (lake.table / "_journal").glob("compact-*.json")
+    record.write_text(body)
+    lake.write(2), lake.write(3)
+    files = lake.files()
+    assert lake.run("compact") == 1
+    assert "the record of a compaction" in capsys.readouterr().err
+    assert lake.files() == files
+
+
 @pytest.mark.parametrize("option", [[], ["--dry-run"]])
 def test_a_column_that_only_the_settings_and_other_programs_know_gets_the_type_of_the_settings(
     lake: Lake, capsys: pytest.CaptureFixture[str], option: list[str]
