@@ -232,6 +232,12 @@ class FirstOffsets:
             )
 
 
+def begun_at(journal: Journal, topic: str, topic_id: str) -> Mapping[str, int]:
+    """Return the stored offsets at which the group began, by partition. Nothing is written."""
+    first = Document(journal.store, f"{journal.folder(topic)}{_NAME}", _FORM).read()
+    return {} if first is None or ids_differ(first.topic_id, topic_id) else first.offsets
+
+
 def _suffix(text: str) -> str:
     return "-" + hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 

@@ -130,15 +130,15 @@ class Settlement:
             raise
         if not is_only_topic and ids_differ(progress.topic_id, topic_id):
             return progress.batch_offsets
-        if _is_recreated(progress, topic_id, offsets.cluster_id()):
+        if is_recreated(progress, topic_id, offsets.cluster_id()):
             return range(0)
         kafka = offsets.of(progress.tp)
-        if _is_recreated(progress, kafka.topic_id, kafka.cluster_id):  # recreated since the first query
+        if is_recreated(progress, kafka.topic_id, kafka.cluster_id):  # recreated since the first query
             return range(0)
         return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
 
 
-def _is_recreated(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+def is_recreated(progress: Progress, topic_id: str, cluster_id: str) -> bool:
     return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 

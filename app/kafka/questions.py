@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from math import ceil
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -144,7 +145,7 @@ class GroupOffsets:
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return each partition's first offset of this moment or later; the partition's end without a later record."""
-        milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers have a special meaning in Kafka
+        milliseconds = max(0, ceil(round(moment.timestamp() * 1000, 3)))  # Kafka treats negative numbers specially
         times = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
         answers = self._ask_all(f"the offsets since {moment.isoformat()}", self.consumer.offsets_for_times, times)
         offsets = {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}

@@ -53,11 +53,11 @@ def run(settings: "Settings", options: Namespace) -> int:
                 if is_one and not vars(options).get("json"):
                     print_line(f"-- table {table_settings.table}")  # printed as an SQL comment
                 where = f"table {table_settings.table}: " if is_one else ""
-                codes.append(_run(options.command, partial(work, table_settings, options), where))
+                codes.append(_run(options, partial(work, table_settings, options), where))
         return max(codes)
 
     try:
-        return _run(options.command, through_tables)
+        return _run(options, through_tables)
     except KeyboardInterrupt:
         return _print_error(f"{options.command} was interrupted by a signal", 130)  # a shell's code for Ctrl-C
 
@@ -76,19 +76,19 @@ def _chosen(settings: "Settings", options: Namespace, find_all: Callable[[], lis
     return tables
 
 
-def _run(command: str, work: Callable[[], int], where: str = "") -> int:
+def _run(options: Namespace, work: Callable[[], int], where: str = "") -> int:
     try:
-        with os_translated(f"running {command}"):  # for example, the disk is full
+        with os_translated(f"running {options.command}"):  # for example, the disk is full
             return int(work())
     except ConnectorError as error:
-        return _print_error(f"{where}{error}", error.exit_code)
+        return _print_error(f"{where}{error}", options.failed if error.exit_code == 1 else error.exit_code)
     except ModuleNotFoundError:
         raise  # main prints how to install the package
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
         hint = "Please report this as a bug; LOGLEVEL=DEBUG shows where it happened"
-        unexpected = FatalError(f"running {command}", repr(error), hint)
-        return _print_error(f"{where}{unexpected}", unexpected.exit_code)
+        unexpected = FatalError(f"running {options.command}", repr(error), hint)
+        return _print_error(f"{where}{unexpected}", options.failed)
 
 
 def _print_error(message: str, code: int) -> int:

@@ -14,7 +14,8 @@ def new_parser() -> ArgumentParser:
     """Return the parser of commands and options. ``command`` is ``None`` for the connector.
 
     ``work`` is the command's function. ``needs_broker`` and ``needs_store`` are true if these settings are required.
-    ``tables`` is ``each``, ``one``, ``itself`` (the command finds tables) or ``none``. ``ends`` closes shared objects.
+    ``tables`` is ``each``, ``one``, ``itself`` (the command finds tables) or ``none``. ``failed`` is the exit code of
+    permanent failures. ``ends`` closes shared objects.
     """
     parser = ArgumentParser(
         prog="python main.py",
@@ -24,7 +25,7 @@ def new_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"quix-ts-datalake-sink {__version__}")
-    parser.set_defaults(needs_broker=True, needs_store=True, ends=ExitStack())
+    parser.set_defaults(needs_broker=True, needs_store=True, failed=1, ends=ExitStack())
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
     def new(name: str, summary: str, work: str = "", needs: str = "store", tables: str = "each") -> ArgumentParser:

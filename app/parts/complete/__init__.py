@@ -13,4 +13,5 @@ def add_commands(new: NewCommand) -> None:
     complete.add_argument("--to", metavar="TIME", type=time, required=True, help="a time in the past (ISO, UTC)")
     wait_help = "wait this long for missing records, such as 2h or 90m"
     complete.add_argument("--wait", metavar="TIME", type=age, default=timedelta(), help=wait_help)
+    complete.set_defaults(failed=2)  # code 1 only means that records are missing
     complete.add_argument("--json", action="store_true", help="print JSON")

@@ -13,10 +13,11 @@ from quixstreams import Application
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.errors import ConfigError
+from app.journal.first_offsets import begun_at
 from app.journal.journal import Journal
+from app.journal.recovery import is_recreated
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin, prefix_of
-from app.kafka.watch import ids_differ
 from app.parts.commands import print_line
 from app.parts.commands.find_tables import find_table
 from app.parts.until.run_end import readable_ends
@@ -32,8 +33,7 @@ def complete(settings: Settings, options: Namespace) -> int:
     """Return 0 if the tables contain all records before ``--to``. Return 1 if records are missing after ``--wait``."""
     moment, seconds = options.to.isoformat(), options.wait.total_seconds()
     if options.to > datetime.now(UTC):
-        doing = "checking whether the table is complete"
-        raise ConfigError(doing, f"--to {moment} is in the future", "Set a time in the past")
+        raise ConfigError("checking the table", f"--to {moment} is in the future", "Set a time in the past")
     end = time.monotonic() + seconds
     with scratch_folder() as scratch:
         application = new_application(Application, settings, settings.location, scratch)
@@ -48,15 +48,16 @@ def complete(settings: Settings, options: Namespace) -> int:
         print_line(json.dumps({"to": moment, "complete": is_complete, "partitions": partitions}, indent=2))
     else:
         for partition in partitions:
-            print_line("{state:<10}  {topic}[{partition}]  {reached} of {needed}".format_map(partition))
+            print_line("{state:<16}  {topic}[{partition}]  {reached} of {needed}".format_map(partition))
     return 0 if is_complete else 1
 
 
 def _list_partitions(settings: Settings, application: Application, moment: datetime) -> list[dict[str, Any]]:
-    """Return all partitions of Kafka's topics, including topics without a table."""
+    """Return all partitions of Kafka's topics, including topics without a table. A missing topic is an error."""
     connection, prefix = application.config.broker_address, prefix_of(application)
     visible, partitions = listing_topics(connection)(), list[dict[str, Any]]()
-    topics = topics_among(settings, visible, prefix) if settings.has_several else []
+    run = settings.model_copy(update={"until": moment})  # with an end, a run refuses missing topics
+    topics = topics_among(run, visible, prefix) if settings.has_several else []
     with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
         consumer.poll(0)  # a login by callback creates its token here
         offsets = GroupOffsets(consumer, new_admin(connection))
@@ -70,26 +71,29 @@ def _list_partitions(settings: Settings, application: Application, moment: datet
 def compare(journal: Journal, offsets: GroupOffsets, topic: str, moment: datetime) -> list[dict[str, Any]]:
     """Return how far each partition of the topic is.
 
-    The table contains all records before the offset ``reached``, and must contain the records before ``needed``.
+    The table contains all records before the offset ``reached`` (-1 if unknown), and needs those before ``needed``.
     """
     ends = offsets.uncommitted_ends(topic)
-    needed, readable, committed = offsets.since(moment, ends), offsets.ends(topic), offsets.committed_offsets(ends)
-    topic_id = offsets.topic_id(topic)  # after the ends, which may otherwise be of a recreated topic
+    needed, committed = offsets.since(moment, ends), offsets.committed_offsets(ends)
     claims = {tp: claim for tp in ends if (claim := journal.claim(tp).read())}
     logs = {owner: journal.log(owner).read() for owner in {each.owner for each in claims.values()}}
-    reached, states = dict.fromkeys(ends, 0), dict.fromkeys(ends, "incomplete")
+    readable = offsets.ends(topic)  # after the logs: a log is ahead only if Kafka lost records
+    ids = offsets.topic_id(topic), offsets.cluster_id()  # after the ends, which may otherwise be of a recreated topic
+    begun, reached = begun_at(journal, topic, ids[0]), dict.fromkeys(ends, 0)
+    states = {tp: "open transaction" if readable[tp] < end else "incomplete" for tp, end in needed.items()}
     for tp in ends:
         log = logs[claims[tp].owner] if tp in claims else None
         progress = log.of(tp) if log else None
-        if log is None or progress is None:  # without any claim, the group's offset says nothing about this table
-            reached[tp], states[tp] = committed.get(tp, 0) if claims else 0, "unclaimed"
-        elif ids_differ(progress.topic_id, topic_id):
-            states[tp] = "recreated"
+        if tp not in claims:  # either offset may be later than the first offset that will be read
+            reached[tp], states[tp] = min(begun.get(str(tp.partition), 0), committed.get(tp, 0)), "unclaimed"
+        elif log is None or progress is None:
+            reached[tp], states[tp] = -1, "damaged"
+        elif is_recreated(progress, *ids) or progress.end >= readable[tp]:
+            reached[tp], states[tp] = -1, "recreated"
         elif log.state == "kept" and progress.to is not None:  # ``end`` contains this batch already
             states[tp] = "unsettled"
         else:
             reached[tp] = progress.end + 1
-    states |= {tp: "open transaction" for tp, end in needed.items() if readable[tp] < end}
     unsure = {tp: end for tp, end in needed.items() if reached[tp] < end <= readable[tp]}
     needed |= readable_ends(offsets, topic, unsure, None)
     states |= {tp: "complete" for tp, end in needed.items() if reached[tp] >= end}

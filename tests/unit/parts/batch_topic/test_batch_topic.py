@@ -20,6 +20,7 @@ from tests.support.environment import load
 
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 FULL = BufferError("Local: Queue full")
+GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 class Producer:
@@ -34,6 +35,8 @@ class Producer:
             raise self.refusal
         self.sent.append(json.loads(value))
         self.answers.append(on_delivery)
+
+    def poll(self, _: float) -> None: ...
 
 
 class Run:
@@ -54,6 +57,9 @@ class Run:
         log = AssignmentLog(seq=1, owner="a", writer="a", state=state, batch=batch, partitions=partitions, files=listed)
         self.topic._announce("", log)
 
+    def refuses(self, number: int, code: int) -> None:
+        self.producer.answers[number](KafkaError(code), None)
+
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -71,6 +77,7 @@ def ranges(event: dict[str, Any]) -> list[tuple[int, int | None, int]]:
 def test_events_follow_one_another_from_the_claim_on(run: Run) -> None:
     run.metrics.begins(P0, 10)
     run.metrics.begins(P1, 0)
+    run.topic._turn()
     run.announces("done", progress(P0, 9), progress(P1, -1))
     run.announces("pending", progress(P0, 12, to=19), progress(P1, -1), batch=1, files=2)  # 10 to 12: no row
     run.announces("pending", progress(P0, 19, to=29), progress(P1, -1, to=4), batch=2)
@@ -94,7 +101,7 @@ def test_a_batch_of_a_former_owner_does_not_say_where_it_begins(run: Run) -> Non
 
 
 def test_an_event_stays_below_kafkas_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_topic, "_MOST_FILES", 150)
+    monkeypatch.setattr(batch_topic, "_MOST_FILES", 200)
     run.announces("pending", progress(P0, 9, to=19), batch=1, files=5)
     (event,) = run.producer.sent
     assert (len(event["files"]), event["files_left_out"]) == (2, 3)
@@ -106,13 +113,54 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
     run.announces("pending", progress(P0, 19, to=29), batch=2, files=1)
     run.announces("pending", progress(P0, 29, to=39), progress(P1, 4, to=6), batch=3, files=1)
     run.producer.refusal = None
-    run.topic._send_rest()
+    run.topic._turn()
     first, rest = run.producer.sent
     assert (ranges(first), ranges(rest), rest["files"]) == ([(0, 10, 19)], [(0, 20, 39), (1, 5, 6)], None)
-    run.producer.answers[1](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
-    run.topic._send_rest()
+    run.refuses(1, GONE)
+    run.topic._turn()
     run.producer.answers[2](None, None)
-    run.topic._send_rest()
+    run.topic._turn()
     assert run.producer.sent[2:] == [rest]
-    assert "Events are merged, without files" in caplog.text
+    assert "Events are merged or left out" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_an_older_event_that_is_refused_later_extends_the_merged_one(run: Run) -> None:
+    run.announces("pending", progress(P0, 9, to=19), batch=1)
+    run.producer.refusal = FULL
+    run.announces("pending", progress(P0, 19, to=29), batch=2)
+    run.producer.refusal = None
+    run.refuses(0, GONE)
+    run.topic._turn()
+    assert ranges(run.producer.sent[-1]) == [(0, 10, 29)]
+
+
+def test_what_is_too_large_loses_its_files_and_is_then_left_out(run: Run) -> None:
+    run.announces("pending", progress(P0, 9, to=19), batch=1, files=1)
+    for number in range(2):
+        run.refuses(number, KafkaError.MSG_SIZE_TOO_LARGE)
+        run.topic._turn()
+    assert [each["files"] is None for each in run.producer.sent] == [False, True]
+
+
+def test_many_partitions_are_in_several_events(run: Run) -> None:
+    tps = [TopicPartition("t" * 249, number) for number in range(2_500)]
+    run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=1_000)
+    assert [len(each["partitions"]) for each in run.producer.sent] == [1_000, 1_000, 500]
+    assert max(len(json.dumps(each)) for each in run.producer.sent) < 1_000_000
+
+
+def test_a_late_batch_of_a_former_assignment_has_its_own_offsets(run: Run) -> None:
+    run.announces("done", progress(P0, 9))
+    run.announces("done", progress(P0, 29))
+    run.announces("pending", progress(P0, 9, to=19), batch=1)
+    run.announces("pending", progress(P0, 29, to=39), batch=1)
+    assert [ranges(each)[0] for each in run.producer.sent[2:]] == [(0, 10, 19), (0, 30, 39)]
+
+
+def test_no_error_ends_a_batch_or_the_thread(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.topic._lane = run.producer.poll = None  # type: ignore[assignment,method-assign]
+    run.topic._attempt(run.topic._turn)
+    assert "Please report this as a bug" in caplog.text
+    run.producer.refusal = ValueError("bad configuration")
+    run.announces("pending", progress(P0, 9, to=19), batch=1)

@@ -4,14 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError
 
+from app.errors import FatalError
+from app.journal.entry import topic_folder
 from app.journal.journal import Journal, PartitionClaim
 from app.journal.log import AssignmentLog, Progress
 from app.kafka.questions import GroupOffsets
 from app.model import DataFile, TopicPartition
+from app.parts.complete import command
 from app.parts.complete.command import compare
 from app.storage.local.store import LocalStore
 from tests.fakes.kafka_message import KafkaMessage
@@ -31,6 +35,9 @@ class Kafka(GroupOffsets):
 
     def topic_id(self, _: str) -> str:
         return "id"
+
+    def cluster_id(self) -> str:
+        return "cluster"
 
     def beginnings(self, _: str) -> dict[TopicPartition, int]:
         return {TP: 0, OTHER: 0}
@@ -55,8 +62,8 @@ class Kafka(GroupOffsets):
         return [*records, KafkaMessage(None, of_topic=TP.topic, at=20, failure=KafkaError(KafkaError._PARTITION_EOF))]
 
 
-def progress(end: int, to: int | None = None, topic_id: str = "id") -> Progress:
-    return Progress(topic=TP.topic, partition=0, end=end, first=to and end + 1, to=to, topic_id=topic_id)
+def progress(end: int, to: int | None = None, topic_id: str = "id", **more: str) -> Progress:
+    return Progress(topic=TP.topic, partition=0, end=end, first=to and end + 1, to=to, topic_id=topic_id, **more)
 
 
 FILES = (DataFile("data/readings/a.parquet", {}, rows=1, size=1),)
@@ -72,12 +79,20 @@ FILES = (DataFile("data/readings/a.parquet", {}, rows=1, size=1),)
         ("pending", progress(9, to=12), range(20), 20, 10, ("complete", 10)),
         ("kept", progress(12, to=12), range(20), 20, 6, ("unsettled", 0)),
         ("kept", progress(12), range(20), 20, 6, ("complete", 13)),  # other partitions are in the batch
-        ("done", progress(30, topic_id="former"), range(20), 20, None, ("recreated", 0)),
+        ("done", progress(30, topic_id="former"), range(20), 20, None, ("recreated", -1)),
         ("done", progress(4), range(20), 5, 5, ("open transaction", 5)),
-        ("done", None, range(20), 20, 10, ("complete", 10)),  # the group begins at its offset
-        ("done", None, range(20), 20, None, ("unclaimed", 0)),
+        ("done", progress(9, cluster_id="former"), range(20), 20, None, ("recreated", -1)),
+        ("done", progress(20), range(20), 20, 20, ("recreated", -1)),  # or Kafka lost records
+        ("done", progress(20, topic_id=""), (), 20, 20, ("recreated", -1)),
+        ("begun", None, range(20), 20, 10, ("complete", 10)),  # the group began at this offset
+        ("begun", None, range(20), 20, 9, ("unclaimed", 9)),
+        ("begun", None, range(20), 20, 20, ("complete", 10)),
+        ("begun", None, range(20), 20, None, ("unclaimed", 0)),
+        ("done", None, range(20), 20, 20, ("unclaimed", 0)),  # a deleted claim, and a tool has set the offset
         ("done", None, range(12, 20), 20, None, ("complete", 0)),
         ("", None, range(20), 20, 20, ("unclaimed", 0)),  # another table's name, or the table was deleted
+        ("lost", progress(9), (), 20, 10, ("damaged", -1)),
+        ("short", progress(9), (), 20, 10, ("damaged", -1)),
     ],
 )
 def test_a_partition_is_complete_if_the_log_has_its_last_record_before_the_moment(
@@ -91,17 +106,30 @@ def test_a_partition_is_complete_if_the_log_has_its_last_record_before_the_momen
 ) -> None:
     journal = Journal(LocalStore(tmp_path), "data/readings", "group")
     if state:
-        tps = (*([owned] if owned else []), Progress(topic=OTHER.topic, partition=1, end=-1, topic_id="id"))
-        files = () if state == "done" else FILES
-        log = AssignmentLog(seq=1, owner="a", writer="a", state=state, partitions=tps, files=files)
-        journal.log("a").write(log)
+        other = Progress(topic=OTHER.topic, partition=1, end=-1, topic_id="id")
+        tps = (owned, other) if owned else (other,)
         for each in tps:
-            journal.claim(each.tp).write(PartitionClaim(seq=1, owner="a"))
+            owner = "b" if state == "lost" and each == owned else "a"
+            journal.claim(each.tp).write(PartitionClaim(seq=1, owner=owner))
+        is_done, listed = state not in ("pending", "kept"), tps[1:] if state == "short" else tps
+        begin = {"state": "done"} if is_done else {"state": state, "files": FILES}
+        journal.log("a").write(AssignmentLog(seq=1, owner="a", writer="a", partitions=listed, **begin))
+    if state == "begun":
+        path = tmp_path / topic_folder("data/readings", "group", TP.topic) / "first-offsets"
+        path.write_text('{"topic_id": "id", "cluster_id": "", "since": 0, "offsets": {"0": 10, "1": 0}}')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
     first, second = compare(journal, Kafka(records, readable, committed), TP.topic, MOMENT)
     assert (first["state"], first["reached"], first["partition"]) == (*expected, 0)
     assert (second["state"], second["partition"]) == ("complete", 1)
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+
+
+@pytest.mark.parametrize("error", [FatalError("asking Kafka", "no right"), ValueError("a bug")])
+def test_only_missing_records_end_with_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(command, "_list_partitions", Mock(side_effect=error))
+    assert run_command(local_settings(tmp_path), "complete", "--to", "2026-01-01") == 2
 
 
 def test_the_future_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
