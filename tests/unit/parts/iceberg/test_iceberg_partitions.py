@@ -212,12 +212,6 @@ def test_computed_and_plain_partitions_go_together(bench: IcebergBench, tmp_path
     assert any(each.startswith("/place=Rome/at_day=2024-01-15/n_bucket_4=") for each in folders)
 
 
-def test_a_table_that_is_unpartitioned_is_continued(bench: IcebergBench, tmp_path: Path) -> None:
-    writing = continued(bench, tmp_path)
-    writing.add({"n": 1, "place": "Rome"})
-    assert [row["place"] for row in bench.rows("place")] == ["Rome"]
-
-
 def test_two_fields_that_have_changed_their_names_are_not_mixed_up(bench: IcebergBench, tmp_path: Path) -> None:
     writing = continued(bench, tmp_path, ("n", "bucket[4]"), ("i", "bucket[4]"))
     on_their_way = [writing.files(*({"n": n, "i": n + 1} for n in range(9))) for _ in range(2)]
