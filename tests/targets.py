@@ -45,6 +45,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
     ),
     "seconds each, while librdkafka tries again; the right ones are for every day": (
         "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
+        "tests/integration/test_kafka_logins.py::test_all_clients_log_in[texts in PEM]",
     ),
     "a minute of a real group that reads its topic's metadata anew": (
         "tests/e2e/test_topics_and_groups.py::test_a_deleted_topic_stays_deleted",

@@ -1,13 +1,11 @@
 """The page for who customises keeps its word: each example is put through what it says, and gives what it says."""
 
 import ast
-import json
 import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import quixstreams
@@ -24,17 +22,12 @@ _FILE = re.compile(r"# (\S+\.py)\n")
 
 @dataclass
 class Example:
-    """A section of the page: files by their names, records and the rows of the answer of ``try``."""
+    """A section of the page: files by their names, records and the answer of ``try``."""
 
     title: str
     files: dict[str, str] = field(default_factory=dict)
     records: str = ""
     answer: str = ""
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        lines = (line for line in self.answer.splitlines() if line.startswith("row "))
-        return [json.loads(line[line.index("{") :]) for line in lines]
 
     @property
     def takes_keys(self) -> bool:

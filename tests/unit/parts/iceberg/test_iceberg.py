@@ -369,12 +369,6 @@ def test_a_column_that_somebody_added_with_another_type_is_named(bench: IcebergB
         member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
 
 
-def test_a_table_that_requires_values_is_refused_at_the_start(bench: IcebergBench) -> None:
-    bench.create(Schema(NestedField(1, "place", StringType(), required=True)))
-    with pytest.raises(ConfigError, match="requires values in place"):
-        bench.member()
-
-
 def test_groups_and_topics_with_dots_have_properties_of_their_own() -> None:
     topic = TopicPartition("b.c", 0), TopicPartition("c", 0)
     one, other = (properties_of({}, group, [Mark(tp, "", 9)]) for group, tp in zip(("a", "a.b"), topic, strict=True))
