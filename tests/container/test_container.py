@@ -17,7 +17,7 @@ from tests.container.running import Container, Image, answers_ok
 from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import s3_store
-from tests.services.offsets import committed_offsets
+from tests.services.groups import committed_offsets
 
 BATCH = 20_000
 REST = 10_100  # more than is consumed at once

@@ -1,8 +1,9 @@
 """A finished table as its readers see it: pyarrow and DuckDB."""
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import duckdb
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from app.journal.entry import is_log
 from app.spark.batch_offsets import read_batch_offsets
-from app.storage.base import ObjectStore
+from app.storage.base import ObjectStore, StoredObject
 from app.storage.s3.store import S3Store
 from dev.lake import table_source
 from dev.minio import LocalMinio
@@ -99,3 +101,27 @@ def copy(store: ObjectStore, prefix: str, folder: Path) -> Lake:
         path.parent.mkdir(parents=True, exist_ok=True)
         store.download(found.key, path)
     return Lake(folder)
+
+
+@dataclass(frozen=True)
+class Home:
+    """A place for tables: ``settings`` lead the connector there, and ``store`` is to look into it."""
+
+    settings: dict[str, str]
+    store: ObjectStore
+
+    def objects(self, prefix: str) -> list[StoredObject]:
+        return list(self.store.list(prefix))
+
+    def logs(self, table: str) -> Iterator[dict[str, Any]]:
+        for found in self.store.list(f"{table}/_journal/"):
+            document = self.store.read(found.key) if is_log(found.key) else None
+            if document is not None:
+                yield json.loads(document.body)
+
+    def is_at_work(self, table: str) -> bool:
+        return any(log["state"] == "pending" for log in self.logs(table))
+
+    def mirror(self, table: str, folder: Path) -> Lake:
+        """Bring the table's files into a folder, as a reader that lists the store finds them."""
+        return copy(self.store, f"{table}/", folder)

@@ -19,8 +19,7 @@ from dev.minio import LocalMinio
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import records
-from tests.services.leave_group import leave_group
-from tests.services.offsets import committed_offsets
+from tests.services.groups import committed_offsets, leave_group
 
 # For tests that begin with another writer than the one of every day; the mark ``java`` makes the difference.
 WRITERS = pytest.mark.parametrize(

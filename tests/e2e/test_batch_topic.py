@@ -14,7 +14,7 @@ from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
-from tests.services.leave_group import leave_group
+from tests.services.groups import leave_group
 
 ROWS = 6_000
 

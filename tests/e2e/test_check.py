@@ -161,13 +161,3 @@ def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")
     assert "of 1 record 1 bad" in details["plan", f"raw_{payments}"]
     assert checked.code == 1
-
-
-def test_a_member_that_writes_the_topic_among_others_into_another_table_is_seen(
-    check: Checker, scenario: Scenario
-) -> None:
-    scenario.produce([("key", '{"ts_ms": 1}', None, 0)])
-    other = scenario.connector(scenario.local_store | {"input": f"^{scenario.topic}.*", "TABLE_NAME": "raw_{topic}"})
-    other.wait_for_log("batch 1 ")
-    failures = check(*WITHOUT_SPARK).failures("group")
-    assert "writes the same topic into another table" in failures["group"]

@@ -12,7 +12,7 @@ from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import s3_store
 from tests.e2e.test_until import FIRST, in_transaction
-from tests.services.leave_group import leave_group
+from tests.services.groups import leave_group
 from tests.support.commands import run_command
 from tests.support.environment import load
 

@@ -1,6 +1,5 @@
 """Rows in are rows out: by key, by sum, in the catalog's books and for every reader."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.e2e.lake import FILE_NAME, Lake, Tally, mirror, offsets_of_batch
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, java_that_waits, s3_store
 from tests.fakes.catalog_server import CatalogServer
-from tests.services.offsets import member_count
+from tests.services.groups import member_count
 
 ROWS, PARTITIONS = 9_000, 3
 HIVE_COLUMNS = ("year", "month", "day", "location")
@@ -115,22 +114,3 @@ def test_a_local_folder_without_partitions(scenario: Scenario) -> None:
     assert len(logs) == 1
     assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
     assert not connector.complaints()
-
-
-def test_folders_have_the_time_of_a_zone_and_a_field_inside_objects(scenario: Scenario) -> None:
-    """Over both changes of clocks; and no later start mixes the days of two zones in one table."""
-    layout = {"HIVE_COLUMNS": "day,hour,region,meta.kind", "RENAME_COLUMNS": "meta.region:region", "BATCH_SIZE": "1"}
-    moments = ["2024-03-31T00:59:59Z", "2024-03-31T01:00:00Z", "2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z"]
-    values = [{"ts_ms": at, "n": n, "meta": {"region": "eu", "kind": n % 2}} for n, at in enumerate(moments)]
-    scenario.produce((None, json.dumps(each), None, 0) for each in values)
-    connector = scenario.connector(scenario.local_store | layout, TIME_ZONE="Europe/Prague")
-    scenario.finish(connector, len(moments))
-    lake = Lake(scenario.folder / "lake" / "data" / scenario.topic)
-    rows = lake.query('SELECT n, day::int, hour::int, region, "meta.kind"::int, meta FROM {source} ORDER BY n')
-    assert rows == [
-        (n, day, hour, "eu", n % 2, {"region": "eu", "kind": n % 2})
-        for n, (day, hour) in enumerate([(31, 1), (31, 3), (27, 2), (27, 2)])
-    ]
-    refused = scenario.connector(scenario.local_store | layout)
-    assert refused.wait() != 0
-    assert "Set TIME_ZONE=Europe/Prague to continue this table" in refused.log

@@ -21,8 +21,7 @@ from dev.connector import environment
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
-from tests.e2e.homes import Home
-from tests.e2e.lake import FILE_NAME, Tally
+from tests.e2e.lake import FILE_NAME, Home, Tally
 from tests.e2e.scenario import s3_store
 from tests.services.main_process import run_main
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions

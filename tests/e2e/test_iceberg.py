@@ -1,5 +1,6 @@
 """An Iceberg table of a real catalog gets each row once, also where members are killed at work and others join."""
 
+import json
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ from dev.connector import REPO, environment
 from dev.iceberg_catalog import IcebergServer, LocalIcebergCatalog
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
-from tests.e2e.homes import Home
+from tests.e2e.lake import Home
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, s3_store
 from tests.e2e.test_every_store import azure_home, gcs_home, local_home  # noqa: F401 - fixtures
@@ -161,19 +162,28 @@ def test_engines_read_every_value_and_partition(
 def test_a_catalog_of_another_kind_has_tables_in_every_store(
     new_scenario: NewScenario, request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    """pyiceberg's own variables name the catalog: a database in a file, for which pyiceberg writes all metadata."""
+    """pyiceberg's own variables name the catalog: a database in a file, for which pyiceberg writes all metadata.
+
+    Each of two topics has its table and its columns.
+    """
     home: Home = request.getfixturevalue(f"{kind}_home")
     scenario = new_scenario()
+    other = f"{scenario.topic}.more"
+    scenario.topics[other] = 1
+    scenario.kafka.create_topic(other, 1)
     scenario.produce(records(500))
+    scenario.kafka.produce(other, ((None, json.dumps(value(n) | {"more": n}), None, 0) for n in range(500)))
     address = f"sqlite:///{tmp_path}/catalog.db"
     variables = {
         "CATALOG_TYPE": "iceberg",
         "PYICEBERG_CATALOG__DEFAULT__TYPE": "sql",
         "PYICEBERG_CATALOG__DEFAULT__URI": address,
         "HIVE_COLUMNS": "location,day",
+        "TABLE_NAME": "raw_{topic}",
+        "input": f"{scenario.topic},{other}",
     }
     connector = scenario.connector(home.settings | variables)
-    scenario.finish(connector, 500)
+    scenario.finish(connector, 1_000)
     uri = home.settings["STORAGE_URL"]
     if kind == "azure":
         uri = f"abfss://{uri.removeprefix('az://')}@{home.settings['AZURE_STORAGE_ACCOUNT']}.dfs.core.windows.net"
@@ -183,9 +193,11 @@ def test_a_catalog_of_another_kind_has_tables_in_every_store(
         ADDRESS: uri,
         OWNS: lambda _: True,
     }
-    table = SqlCatalog("default", uri=address, **io).load_table(("default", scenario.topic))
-    assert table.location() == f"{uri}/data/{scenario.topic}"
-    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(500))
+    for topic in scenario.topics:
+        table = SqlCatalog("default", uri=address, **io).load_table(("default", f"raw_{topic}"))
+        assert table.location() == f"{uri}/data/raw_{topic}"
+        assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(500))
+        assert ("more" in table.schema().column_names) == (topic == other)
 
 
 def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenario, site: Site) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -23,26 +22,6 @@ def _refusal(connector: ConnectorProcess, exit_code: int) -> str:
     message = re.search(r"^ERROR! ((?:.|\n  )*)", connector.log, re.MULTILINE)
     assert message, connector.log
     return message[1]
-
-
-def test_wrong_settings_are_listed_all_at_once(tmp_path: Path) -> None:
-    variables = {
-        "KAFKA_BOOTSTRAP_SERVERS": "",
-        "S3_BUCKET": "Not A Bucket",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "BATCH_SIZE": "many",
-        "COMMIT_INTERVAL": "-1",
-        "PARQUET_COMPRESSION": "rar",
-        "SPARK_MASTER": "mesos://host:5050",
-    }
-    with ConnectorProcess(variables, tmp_path / "connector") as connector:
-        message = _refusal(connector, exit_code=2)
-
-    lines = message.splitlines()
-    assert lines[0] == f"{len(lines) - 1} settings are wrong:"
-    for variable in variables:
-        assert sum(line.startswith(f"  - {variable}") for line in lines) == 1, variable
-    assert len(lines) == 1 + len(variables)
 
 
 @pytest.mark.parametrize("create", [False, True])

@@ -1,18 +1,15 @@
 """Several topics in one connector: each row once in the table of its topic, under kills and joins, late or deleted."""
 
 import json
-from pathlib import Path
 
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
-from pyiceberg.catalog.sql import SqlCatalog
 
 from dev.broker import QUIET, Record
 from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import Lake, Tally
-from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
-from tests.services.leave_group import leave_group
+from tests.services.groups import leave_group
 from tests.support.waiting import wait_until
 
 ROWS = 20_000  # of the second topic
@@ -68,34 +65,6 @@ def test_members_that_are_killed_and_join_write_each_row_once_into_the_table_of_
     columns = [{name for path in some for name in pq.read_schema(path).names} for some in files]
     assert columns[0] - columns[1] == {"location", "temperature", "ok"}
     assert columns[1] - columns[0] == {"paid"}
-
-
-def test_each_topic_has_a_table_in_an_iceberg_catalog(new_scenario: NewScenario, tmp_path: Path) -> None:
-    scenario = new_scenario(2)
-    topics = scenario.topic, _payments(scenario)
-    scenario.produce(records(500, partitions=2))
-    scenario.kafka.produce(topics[1], map(_payment, range(500)))
-    address = f"sqlite:///{tmp_path}/catalog.db"
-    variables = {
-        "input": ",".join(topics),
-        "TABLE_NAME": "raw_{topic}",
-        "CATALOG_TYPE": "iceberg",
-        "PYICEBERG_CATALOG__DEFAULT__TYPE": "sql",
-        "PYICEBERG_CATALOG__DEFAULT__URI": address,
-    }
-    connector = scenario.connector(scenario.local_store | variables)
-    catalog = SqlCatalog("default", uri=address)
-
-    def numbers(topic: str) -> list[int]:
-        name = ("default", f"raw_{topic}")
-        found = catalog.load_table(name).scan().to_arrow() if catalog.table_exists(name) else {}
-        return sorted(found["n"].to_pylist()) if "n" in getattr(found, "column_names", ()) else []
-
-    connector.wait_until(lambda: all(len(numbers(topic)) >= 500 for topic in topics), "all rows")
-    assert connector.stop() == 0
-    assert [numbers(topic) for topic in topics] == [list(range(500))] * 2
-    names = [catalog.load_table(("default", f"raw_{topic}")).schema().column_names for topic in topics]
-    assert ("paid" in names[0], "paid" in names[1]) == (False, True)
 
 
 def test_a_run_that_finds_no_topic_ends(new_scenario: NewScenario) -> None:

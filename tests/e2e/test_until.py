@@ -18,7 +18,7 @@ from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store, tree_of
 from tests.e2e.test_hostile_topic import produce_compressed
 from tests.faults.proxy import FaultProxy, Rule, on
-from tests.services.leave_group import leave_group
+from tests.services.groups import leave_group
 
 SECONDS = 30
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
@@ -97,14 +97,6 @@ def test_a_run_that_is_stopped_before_its_end_says_so_and_the_next_one_goes_on(n
     assert stopped.stop() == 75
     assert ended([scenario.connector(UNTIL="now")])
     assert scenario.lake.numbers() == [*range(100)]
-
-
-def test_two_times_bound_what_a_run_takes(new_scenario: NewScenario) -> None:
-    scenario = new_scenario(partitions=2)
-    scenario.produce(with_times(600))
-    connector = scenario.connector(AUTO_OFFSET_RESET="2026-03-01T00:01:40Z", UNTIL="2026-03-01T00:05:00Z")
-    assert ended([connector])
-    assert scenario.lake.numbers() == [*range(100, 300)]
 
 
 @pytest.mark.night

@@ -51,7 +51,7 @@ from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.ready_writer import ReadyWriter
-from tests.services.offsets import committed_offsets
+from tests.services.groups import committed_offsets
 from tests.support.environment import load
 from tests.support.waiting import join, wait_until
 

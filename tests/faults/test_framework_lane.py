@@ -20,7 +20,7 @@ from dev.connector import customised
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.scenario import Scenario
-from tests.services.leave_group import leave_group
+from tests.services.groups import leave_group
 from tests.support.waiting import wait_until
 
 PARTITIONS = 2

@@ -19,7 +19,7 @@ from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.faults.conftest import same
 from tests.faults.connector_thread import Place, Transform
-from tests.services.offsets import committed_offsets
+from tests.services.groups import committed_offsets
 from tests.support.waiting import PATIENCE, wait_until
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}

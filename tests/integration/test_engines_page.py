@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
@@ -157,8 +158,10 @@ def test_what_the_page_says_of_an_engine_without_its_options(of_one_type: Path, 
 
     assert "_rescued_data" not in ds.dataset(of_one_type, partitioning="hive").schema.names
 
-    frame = SparkSession.builder.getOrCreate().newSession().read.parquet(str(of_one_type))
-    assert dict(frame.dtypes)["month"] == "int"
+    spark = SparkSession.builder.getOrCreate().newSession()
+    assert dict(spark.read.parquet(str(of_one_type)).dtypes)["month"] == "int"
+    with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):
+        spark.read.option("mergeSchema", "true").parquet(str(of_two_types)).toArrow()
 
 
 @pytest.mark.parametrize("engine", ["DuckDB", "Spark"])

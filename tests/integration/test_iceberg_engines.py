@@ -178,6 +178,15 @@ def test_all_read_what_comes_after_spark_has_changed_columns(
         assert read(iceberg_catalog, bench.namespace, "readings") == sorted(expected, key=repr), read
 
 
+def test_a_namespace_of_levels_is_created_level_by_level(iceberg_catalog: LocalIcebergCatalog, tmp_path: Path) -> None:
+    namespace = f"n{uuid.uuid4().hex[:8]}"
+    bench = IcebergBench(tmp_path, {"uri": iceberg_catalog.url}, f"{namespace}.b")
+    for number in range(2):
+        bench.member().add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
+    assert bench.table.name() == (namespace, "b", "readings")
+    assert [row["n"] for row in bench.rows("n")] == [0, 1]
+
+
 def check(catalog: LocalIcebergCatalog, table: Table, read: Reader) -> None:
     namespace, _ = table.name()
     assert read(catalog, namespace, TABLE) == FIRST + SECOND

@@ -145,24 +145,16 @@ RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
     "scram": lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-512"),
     "oidc": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),
     "msk": msk,
-}
-OTHERS: dict[str, Callable[[SecuredKafka], Environment]] = {
     "texts in PEM": lambda kafka: mtls(
         kafka,
         KAFKA_SSL_CA_LOCATION=(kafka.folder / "ca.pem").read_text(),
         KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
-    )
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    "login",
-    [
-        *(pytest.param(each, id=name) for name, each in RIGHT.items()),
-        *(pytest.param(each, id=name, marks=pytest.mark.night) for name, each in OTHERS.items()),
-    ],
-)
+@pytest.mark.parametrize("login", RIGHT.values(), ids=RIGHT)
 def test_all_clients_log_in(
     secured: SecuredKafka, signer: Signer, tmp_path: Path, login: Callable[[SecuredKafka], Environment]
 ) -> None:

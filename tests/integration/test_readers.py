@@ -12,7 +12,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from app.model import Pairs
@@ -22,8 +21,6 @@ from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter
-from tests.services.main_process import run_main
-from tests.services.spark import kept_variables
 from tests.support.batches import NOON
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -265,26 +262,3 @@ def test_whole_numbers_before_fractions_are_read_by_three(of_two_types: tuple[Pa
     found = read(table)
     assert types_of(found)["v"] == "double"
     assert rows_of(found) == rows
-
-
-def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:
-    table, rows = of_two_types
-    with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):
-        _spark(table)
-
-    settings = {
-        "STORAGE_URL": f"file://{str(table).removesuffix(f'/{TABLE}')}",
-        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
-        "input": "readings",
-        "HIVE_COLUMNS": "place",
-        "SPARK_DRIVER_MEMORY": "512m",
-    }
-    ended = run_main("compact", "--when-cold", "0m", environment={**kept_variables(), **settings})
-
-    assert (ended.returncode, ended.stderr.count("ERROR")) == (0, 0), ended.stderr
-    assert "v bigint → double" in ended.stdout
-    for read in READERS:
-        found = read(table)
-        assert types_of(found)["v"] == "double"
-        assert [types_of(found)[name] for name in "lm"] == ["array<double>", "map<string,double>"]
-        assert rows_of(found) == rows

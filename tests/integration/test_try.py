@@ -185,29 +185,35 @@ def test_other_deserializers_and_an_envelope(try_here: Here, tmp_path: Path) -> 
     assert '"__headers":[{"key":"trace","value":"eA=="}]' in first
 
 
+AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9", "TIMESTAMP_COLUMN": "at"}
+CUT = b"Obj\x01cut"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "records", "message"),
+    ("arguments", "records", "settings", "message"),
     [
-        (["missing.jsonl"], "", "reading missing.jsonl: No such file or directory"),
+        (["missing.jsonl"], "", {}, "reading missing.jsonl: No such file or directory"),
         (
             ["--envelope"],
             '{"value": 1, "keys": 2}\n',
+            {},
             "reading line 1: it is not an object of headers, key, timestamp, value",
         ),
-        (["--envelope"], "\n{\n", "reading line 2: "),
-        (["--envelope"], '{"value": 1, "timestamp": "2024"}', 'its timestamp is "2024", not a whole number'),
-        (["--envelope"], '{"value": 1, "timestamp": 1e999}', "its timestamp is Infinity, not a whole number"),
-        (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], not an object'),
-        (["--envelope"], '{"value": 1, "key": "\\ud800"}', "reading line 1: 'utf-8' codec can't encode"),
-        (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
+        (["--envelope"], "\n{\n", {}, "reading line 2: "),
+        (["--envelope"], '{"value": 1, "timestamp": "2024"}', {}, 'its timestamp is "2024", not a whole number'),
+        (["--envelope"], '{"value": 1, "timestamp": 1e999}', {}, "its timestamp is Infinity, not a whole number"),
+        (["--envelope"], '{"value": 1, "headers": ["x"]}', {}, 'its headers are ["x"], not an object'),
+        (["--envelope"], '{"value": 1, "key": "\\ud800"}', {}, "reading line 1: 'utf-8' codec can't encode"),
+        (["--envelope"], "[" * 100_000, {}, "reading line 1: maximum recursion depth"),
+        ([], CUT, AVRO, "reading standard input: it is not a complete Avro file"),
+        (["--envelope"], CUT, AVRO, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro, and omit --envelope"),
+        ([], CUT, {}, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro"),
     ],
 )
-def test_what_is_no_record_is_told(arguments: list[str], records: str, message: str, try_here: Here) -> None:
-    check_refusal(try_here(*arguments, records=records), message)
-
-
-def check_refusal(told: tuple[int, str, str], message: str) -> None:
-    code, printed, errors = told
+def test_what_is_no_record_is_told(
+    arguments: list[str], records: str | bytes, settings: dict[str, str], message: str, try_here: Here
+) -> None:
+    code, printed, errors = try_here(*arguments, records=records, **settings)
     assert (code, printed) == (2, "")
     assert message in errors
     assert errors.startswith("ERROR! ")
@@ -303,9 +309,6 @@ def test_many_records_and_large_ones_are_all_shown(text: str, tmp_path: Path) ->
     assert done.returncode == 0
 
 
-AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9", "TIMESTAMP_COLUMN": "at"}
-
-
 @pytest.mark.parametrize("codec", ["deflate", pytest.param("null", marks=pytest.mark.night)])
 def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path, try_here: Here) -> None:
     at = {"type": "long", "logicalType": "timestamp-millis"}
@@ -321,20 +324,6 @@ def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path, try_here: He
         'row   line 2  year=2024  {"at":"2024-01-01T00:00:00.001000+00:00","n":1}',
         'row   line 3  year=2024  {"at":"2024-01-01T00:00:00.002000+00:00","n":2}',
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "settings", "message"),
-    [
-        ([], AVRO, "reading standard input: it is not a complete Avro file"),
-        (["--envelope"], AVRO, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro, and omit --envelope"),
-        ([], {}, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro"),
-    ],
-)
-def test_an_avro_file_that_cannot_be_read_is_told(
-    arguments: list[str], settings: dict[str, str], message: str, try_here: Here
-) -> None:
-    check_refusal(try_here(*arguments, records=b"Obj\x01cut", **settings), message)
 
 
 # --- a plan by the newest records of a topic ------------------------------------------------------------------------

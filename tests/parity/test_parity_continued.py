@@ -71,15 +71,3 @@ def test_a_table_of_one_is_continued_by_the_other(table: Shared, first: str, sec
 
 def _folders(outcome: Outcome) -> set[str]:
     return {file.folder for file in outcome.files}
-
-
-def test_types_of_their_files_hold_for_what_comes_here(table: Shared) -> None:
-    case = Case(
-        "types",
-        [[{"p": "a", "n": 1, "void": None}], [{"p": "a", "n": 2.0, "void": "x"}, {"p": "a", "n": "y"}]],
-        "year,p",
-    )
-    table.write("theirs", case, 0)
-    table.write("ours", case, 1)
-
-    assert table.read("n, void, _rescued_data") == [(1, None, None), (2, "x", None), (None, None, '{"n":"y"}')]

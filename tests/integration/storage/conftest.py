@@ -5,10 +5,11 @@ cannot decide between two writers. MinIO and the folder are for every day. The o
 ``make test`` neither starts nor fetches their servers.
 """
 
+import random
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,29 @@ import pytest
 
 from app.parts.azure.store import AzureStore
 from app.parts.gcs.store import GcsStore
+from app.storage.base import ObjectStore
 from app.storage.local.store import LocalStore
 from app.storage.s3 import client as s3
+from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
 from app.storage.targets import AzureTarget, GcsTarget
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
-from tests.integration.storage.place import Place
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions
+
+_PART = 5 << 20
+LARGE = random.Random(7).randbytes(2 * _PART + 100)  # noqa: S311 - two whole parts and a rest
+SMALL_PARTS = Limits(part_bytes=_PART, largest_single=_PART)
+
+
+@dataclass(frozen=True)
+class Place:
+    """``read`` gives an object's bytes as another reader sees them, ``remove`` takes the bucket or folder away."""
+
+    store: ObjectStore
+    read: Callable[[str], bytes]
+    remove: Callable[[], None]
 
 
 def by_night(*names: str) -> list[Any]:

@@ -9,8 +9,7 @@ import pytest
 
 from app.errors import FatalError
 from app.storage.base import ChangedError
-from tests.integration.storage.conftest import WORKERS
-from tests.integration.storage.place import Place
+from tests.integration.storage.conftest import WORKERS, Place
 
 ODD_KEYS = [
     "t/city=New York/f.parquet",

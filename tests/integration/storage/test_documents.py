@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import FatalError
 from app.storage.base import ChangedError, Content
-from tests.integration.storage.place import Place
+from tests.integration.storage.conftest import Place
 from tests.support.waiting import wait_until
 
 KEY = "t/_journal/schema.json"

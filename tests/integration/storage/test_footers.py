@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import FatalError
 from app.table.parquet_reader import read_footer
-from tests.integration.storage.place import Place
+from tests.integration.storage.conftest import Place
 
 
 @pytest.mark.parametrize("columns", [1, 2_000])  # a footer of less and of more than what is read first

@@ -9,7 +9,7 @@ from app.errors import FatalError
 from app.storage.base import Content, StoredObject
 from app.storage.conditional import try_out
 from app.storage.local.store import LocalStore
-from tests.integration.storage.place import Place
+from tests.integration.storage.conftest import Place
 
 PREFIX = "t/_journal/"
 

@@ -9,7 +9,7 @@ import pytest
 from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
 from dev.minio import KMS_KEY, LocalMinio
-from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
+from tests.integration.storage.conftest import LARGE, SMALL_PARTS
 
 Make = Callable[..., S3Store]
 ENCRYPTIONS = [("AES256", None), ("aws:kms", None), ("aws:kms", KMS_KEY)]

@@ -13,7 +13,7 @@ from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
-from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
+from tests.integration.storage.conftest import LARGE, SMALL_PARTS
 from tests.support.waiting import join, wait_until
 
 Make = Callable[..., S3Store]

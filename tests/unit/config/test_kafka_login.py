@@ -33,15 +33,6 @@ class TestMechanisms:
         assert told in problem
         assert "hush" not in problem
 
-    @pytest.mark.parametrize(
-        "variable", ["KAFKA_OAUTH_TOKEN_URL", "KAFKA_OAUTH_SCOPE", "KAFKA_OAUTH_EXTENSIONS", "KAFKA_OAUTH_CA_LOCATION"]
-    )
-    def test_other_mechanisms_have_no_tokens(self, variable: str) -> None:
-        value = {"KAFKA_OAUTH_TOKEN_URL": "https://a", "KAFKA_OAUTH_CA_LOCATION": __file__}.get(variable, "a=b")
-        (problem,) = problems(**SASL, KAFKA_SASL_MECHANISM="PLAIN", **{variable: value})
-        assert problem.startswith(variable)
-        assert "has no effect without KAFKA_SASL_MECHANISM=OAUTHBEARER" in problem
-
     @pytest.mark.parametrize("mechanism", ["AWS_MSK_IAM", "GSSAPI"])
     def test_without_a_password(self, mechanism: str) -> None:
         load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM=mechanism)

@@ -54,11 +54,6 @@ def test_keeping_needs_folders_of_a_time_and_an_iceberg_table_says_itself_what_i
     load(KEEP="400d", CATALOG_TYPE="iceberg", CATALOG_URL="http://catalog")
 
 
-def test_confirming_nothing_is_a_mistake() -> None:
-    [problem] = problems(KEEP_CONFIRMED="400d")
-    assert problem.startswith("KEEP_CONFIRMED")
-
-
 @pytest.mark.parametrize(
     ("variables", "command"), [({"KEEP": "400d"}, "erase --older-than 400d"), ({"COMPACT": "03:15"}, "compact")]
 )

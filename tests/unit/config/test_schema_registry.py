@@ -21,26 +21,6 @@ def test_json_schema_needs_none() -> None:
     assert "has no effect without KAFKA_VALUE_DESERIALIZER=avro" in problem
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"SCHEMA_REGISTRY_USERNAME": "u"}, "SCHEMA_REGISTRY_PASSWORD: must be set with SCHEMA_REGISTRY_USERNAME"),
-        ({"SCHEMA_REGISTRY_PASSWORD": "p"}, "SCHEMA_REGISTRY_PASSWORD: has no effect without SCHEMA_REGISTRY_USERNAME"),
-        (
-            {"SCHEMA_REGISTRY_USERNAME": "u", "SCHEMA_REGISTRY_PASSWORD": "p", "SCHEMA_REGISTRY_TOKEN": "t"},
-            "SCHEMA_REGISTRY_TOKEN: must not be set together with SCHEMA_REGISTRY_USERNAME",
-        ),
-        (
-            {"SCHEMA_REGISTRY_SSL_CERTIFICATE": __file__},
-            "SCHEMA_REGISTRY_SSL_KEY: must be set with SCHEMA_REGISTRY_SSL_CERTIFICATE",
-        ),
-    ],
-)
-def test_variables_that_go_together(variables: dict[str, str], expected: str) -> None:
-    (problem,) = problems(**AVRO, **variables)
-    assert problem.startswith(expected)
-
-
 GLUE = {"KAFKA_VALUE_DESERIALIZER": "avro", URL: "glue://eu-west-1/default-registry"}
 
 

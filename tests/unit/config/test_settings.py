@@ -1,6 +1,6 @@
 """Settings as a user meets them: what may be written into the environment, and what is said about mistakes."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -152,41 +152,10 @@ class TestBroker:
         assert load({"S3_BUCKET": "lake", "Quix__Broker__Address": "platform:9092"}).broker_address == "platform:9092"
         assert load(ON_PLATFORM).broker_address is None
 
-    @pytest.mark.parametrize(
-        "base",
-        [{}, {"Quix__Sdk__Token": "t"}, {"Quix__Portal__Api": "https://portal"}],
-        ids=["none", "token", "portal"],
-    )
-    def test_must_be_known(self, base: dict[str, str]) -> None:
-        (problem,) = problems({"S3_BUCKET": "lake", **base})
-        assert problem.startswith("KAFKA_BOOTSTRAP_SERVERS: must be set, such as localhost:9092")
-
     @pytest.mark.parametrize("login", [{"KAFKA_SECURITY_PROTOCOL": "SSL"}, {"KAFKA_CLIENT_CONFIG": "{}"}])
     def test_a_login_for_a_broker_that_is_not_named(self, login: dict[str, str]) -> None:
         (problem,) = problems(ON_PLATFORM, **login)
         assert "set KAFKA_BOOTSTRAP_SERVERS as well" in problem
-
-
-class TestLogin:
-    FULL: ClassVar = {
-        "KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
-        "KAFKA_SASL_MECHANISM": "scram-sha-512",
-        "KAFKA_SASL_USERNAME": "user",
-        "KAFKA_SASL_PASSWORD": "pw",
-    }
-
-    @pytest.mark.parametrize(
-        ("missing", "reported"),
-        [
-            ("KAFKA_SECURITY_PROTOCOL", 'KAFKA_SASL_MECHANISM="scram-sha-512": has no effect without KAFKA_SECURITY'),
-            ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_MECHANISM: must be set with KAFKA_SECURITY_PROTOCOL=SASL_SSL"),
-            ("KAFKA_SASL_USERNAME", "KAFKA_SASL_USERNAME: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
-            ("KAFKA_SASL_PASSWORD", "KAFKA_SASL_PASSWORD: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
-        ],
-    )
-    def test_needs_all_its_parts(self, missing: str, reported: str) -> None:
-        (problem,) = problems(**{name: value for name, value in self.FULL.items() if name != missing})
-        assert problem.startswith(reported)
 
 
 REGISTRY = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_USERNAME": "u", "SCHEMA_REGISTRY_PASSWORD": "p"}

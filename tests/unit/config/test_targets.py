@@ -14,7 +14,6 @@ from tests.support.environment import (
     BROKER_ALONE,
     CONNECTION,
     CREDENTIALS,
-    ENOUGH,
     ON_PLATFORM,
     PLATFORM_BUCKET,
     connection,
@@ -68,22 +67,6 @@ class TestStore:
         (problem,) = problems(BROKER_ALONE, STORAGE_URL=url)
         assert problem.startswith(f'STORAGE_URL="{url}": ')
         assert reason in problem
-
-    @pytest.mark.parametrize(
-        ("base", "variables", "reported"),
-        [
-            (ENOUGH, {"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set with AWS_ACCESS_KEY_ID"),
-            (ENOUGH, {"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
-            (ENOUGH, {"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
-            (ENOUGH, {"STORAGE_URL": "s3://two"}, 'STORAGE_URL="s3://two": must not be set together with S3_BUCKET'),
-            (BROKER_ALONE, {}, "S3_BUCKET: must be set to the name of a bucket, or STORAGE_URL"),
-        ],
-    )
-    def test_half_a_key_and_two_or_no_stores(
-        self, base: dict[str, str], variables: dict[str, str], reported: str
-    ) -> None:
-        (problem,) = problems(base, **variables)
-        assert problem.startswith(reported)
 
 
 class TestPlatformStorage:

@@ -10,10 +10,6 @@ from tests.support.environment import BROKER_ALONE, CONNECTION, CREDENTIALS, ON_
 
 AZURE = {**BROKER_ALONE, "STORAGE_URL": "az://lake"}
 STRING = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=aHVzaA==;EndpointSuffix=core.windows.net"
-KEY = {"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_KEY": "k"}
-STANDS_ALONE = "AZURE_STORAGE_CONNECTION_STRING"
-ALONE = {STANDS_ALONE: STRING}
-BESIDE = "must not be set together with"
 
 
 def azure(**fields: Any) -> AzureTarget:
@@ -64,30 +60,6 @@ class TestAzure:
         assert settings.storage == target
         assert (settings.storage.uri, settings.root) == ("az://lake", "data")
         assert not any(secret in repr(settings.storage) for secret in ("hush", "aHVzaA"))
-
-    @pytest.mark.parametrize(
-        ("variables", "reported"),
-        [
-            (
-                {},
-                "AZURE_STORAGE_ACCOUNT: must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead",
-            ),
-            (KEY | {"AZURE_STORAGE_SAS_TOKEN": "s"}, f"AZURE_STORAGE_SAS_TOKEN: {BESIDE} AZURE_STORAGE_KEY"),
-            (ALONE | {"AZURE_STORAGE_ACCOUNT": "acme"}, f'AZURE_STORAGE_ACCOUNT="acme": {BESIDE} {STANDS_ALONE}'),
-            (ALONE | {"AZURE_STORAGE_KEY": "k"}, f"AZURE_STORAGE_KEY: {BESIDE} {STANDS_ALONE}"),
-            (ALONE | {"AZURE_ENDPOINT_URL": "https://a"}, f'AZURE_ENDPOINT_URL="https://a": {BESIDE} {STANDS_ALONE}'),
-        ],
-    )
-    def test_no_way_in_and_two(self, variables: dict[str, str], reported: str) -> None:
-        (problem,) = problems(AZURE, **variables)
-        assert problem.startswith(reported)
-
-
-class TestOtherStores:
-    @pytest.mark.parametrize("url", ["gs://lake", "file:///lake"])
-    def test_encryption_that_would_not_happen(self, url: str) -> None:
-        (problem,) = problems(BROKER_ALONE, STORAGE_URL=url, S3_SSE="AES256")
-        assert problem.startswith('S3_SSE="AES256": is only for S3')
 
 
 class TestPlatform:

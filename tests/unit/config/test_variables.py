@@ -16,6 +16,18 @@ NO_ZONES = ("Prague", "europe/prague", "+02:00", "localtime", "Factory")
 NESTED = {"HIVE_COLUMNS": "meta.region"}
 RENAMED = {"HIVE_COLUMNS": "region", "RENAME_COLUMNS": "meta.region:region"}
 SALT = {"HASH_SALT": "s"}
+LOGIN = {"KAFKA_SECURITY_PROTOCOL": "sasl_ssl", "KAFKA_SASL_MECHANISM": "scram-sha-512"}
+LOGIN |= {"KAFKA_SASL_USERNAME": "user", "KAFKA_SASL_PASSWORD": "pw"}
+PLAIN = {**LOGIN, "KAFKA_SASL_MECHANISM": "PLAIN"}
+NO_OAUTH = "has no effect without KAFKA_SASL_MECHANISM=OAUTHBEARER"
+REGISTRY = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "https://registry"}
+REGISTRY_USER = {**REGISTRY, "SCHEMA_REGISTRY_USERNAME": "u"}
+AZURE = {"S3_BUCKET": "", "STORAGE_URL": "az://lake"}
+AZURE_STRING = {**AZURE, "AZURE_STORAGE_CONNECTION_STRING": "AccountName=acme;AccountKey=aHVzaA=="}
+AZURE_KEY = {**AZURE, "AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_KEY": "k"}
+BESIDE_STRING = "must not be set together with AZURE_STORAGE_CONNECTION_STRING"
+NEWEST = {"COMPACT_NEWEST_BY": "a"}
+ORDERED = {**NEWEST, "METADATA_COLUMNS": "__offset,__timestamp", "HIVE_COLUMNS": "__partition"}
 
 
 class TestSingleValues:
@@ -154,6 +166,54 @@ class TestSingleValues:
             ({**TOPIC, "STREAM_TIMEOUT_MS": "5", "input": "quiet"}, "must not be an input topic"),
             ({**CATALOG, "CATALOG_AUTH_TOKEN": "hush\nhush"}, "CATALOG_AUTH_TOKEN: must be one word of visible ASCII"),
             ({"KAFKA_SSL_KEY_PASSWORD": "hush"}, "KAFKA_SSL_KEY_PASSWORD: has no effect without KAFKA_SSL_KEY"),
+            (
+                {**LOGIN, "KAFKA_SECURITY_PROTOCOL": ""},
+                'SL_MECHANISM="scram-sha-512": has no effect without KAFKA_SECURITY',
+            ),
+            (
+                {**LOGIN, "KAFKA_SASL_MECHANISM": ""},
+                "SASL_MECHANISM: must be set with KAFKA_SECURITY_PROTOCOL=SASL_SSL",
+            ),
+            ({**LOGIN, "KAFKA_SASL_USERNAME": ""}, "USERNAME: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
+            ({**LOGIN, "KAFKA_SASL_PASSWORD": ""}, "PASSWORD: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
+            ({**PLAIN, "KAFKA_OAUTH_TOKEN_URL": "https://a"}, f'KAFKA_OAUTH_TOKEN_URL="https://a": {NO_OAUTH}'),
+            ({**PLAIN, "KAFKA_OAUTH_SCOPE": "a"}, f'KAFKA_OAUTH_SCOPE="a": {NO_OAUTH}'),
+            ({**PLAIN, "KAFKA_OAUTH_EXTENSIONS": "a=b"}, f'KAFKA_OAUTH_EXTENSIONS="a=b": {NO_OAUTH}'),
+            ({**PLAIN, "KAFKA_OAUTH_CA_LOCATION": __file__}, NO_OAUTH),
+            ({"KAFKA_BOOTSTRAP_SERVERS": ""}, "KAFKA_BOOTSTRAP_SERVERS: must be set, such as localhost:9092"),
+            ({"KAFKA_BOOTSTRAP_SERVERS": "", "Quix__Sdk__Token": "t"}, "SERVERS: must be set, such as localhost:9092"),
+            ({"KAFKA_BOOTSTRAP_SERVERS": "", "Quix__Portal__Api": "https://p"}, "SERVERS: must be set, such as local"),
+            (REGISTRY_USER, "SCHEMA_REGISTRY_PASSWORD: must be set with SCHEMA_REGISTRY_USERNAME"),
+            ({**REGISTRY, "SCHEMA_REGISTRY_PASSWORD": "p"}, "PASSWORD: has no effect without SCHEMA_REGISTRY_USERNAME"),
+            (
+                {**REGISTRY_USER, "SCHEMA_REGISTRY_PASSWORD": "p", "SCHEMA_REGISTRY_TOKEN": "t"},
+                "SCHEMA_REGISTRY_TOKEN: must not be set together with SCHEMA_REGISTRY_USERNAME",
+            ),
+            (
+                {**REGISTRY, "SCHEMA_REGISTRY_SSL_CERTIFICATE": __file__},
+                "SSL_KEY: must be set with SCHEMA_REGISTRY_SSL",
+            ),
+            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set with AWS_ACCESS_KEY_ID"),
+            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
+            ({"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
+            ({"STORAGE_URL": "s3://two"}, 'STORAGE_URL="s3://two": must not be set together with S3_BUCKET'),
+            ({"S3_BUCKET": ""}, "S3_BUCKET: must be set to the name of a bucket, or STORAGE_URL"),
+            *(
+                ({**AZURE, "STORAGE_URL": url, "S3_SSE": "AES256"}, "is only for S3")
+                for url in ("gs://lake", "file:///lake")
+            ),
+            (AZURE, "AZURE_STORAGE_ACCOUNT: must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING"),
+            (
+                {**AZURE_KEY, "AZURE_STORAGE_SAS_TOKEN": "s"},
+                "SAS_TOKEN: must not be set together with AZURE_STORAGE_KEY",
+            ),
+            ({**AZURE_STRING, "AZURE_STORAGE_ACCOUNT": "acme"}, f'AZURE_STORAGE_ACCOUNT="acme": {BESIDE_STRING}'),
+            ({**AZURE_STRING, "AZURE_STORAGE_KEY": "k"}, f"AZURE_STORAGE_KEY: {BESIDE_STRING}"),
+            ({**AZURE_STRING, "AZURE_ENDPOINT_URL": "https://a"}, f'AZURE_ENDPOINT_URL="https://a": {BESIDE_STRING}'),
+            ({"KEEP_CONFIRMED": "400d"}, 'KEEP_CONFIRMED="400d": '),
+            (NEWEST, "needs METADATA_COLUMNS with __offset, __partition, __timestamp"),
+            ({"COMPACT_DROP_WHERE": "a = 1"}, "COMPACT_DROP_WHERE"),
+            ({**CATALOG, **ORDERED, "COMPACT_DROP_WHERE": "a = 1"}, "does not support CATALOG_TYPE=iceberg"),
         ],
     )
     def test_what_does_not_go_together(self, variables: dict[str, str], problem: str) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -98,3 +100,20 @@ class IcebergBench:
 
 def marks(end: int, *, series: str = "s", tps: Sequence[TopicPartition] = (P0,)) -> list[Mark]:
     return [Mark(tp, series, end) for tp in tps]
+
+
+def commits(monkeypatch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> list[int]:
+    """Let these happen before or after each commit that the catalog carries out; returns a count of commits."""
+    commit, count = SqlCatalog.commit_table, [0]
+
+    def committed(*args: Any) -> Any:
+        count[0] += 1
+        if before:
+            before(count[0])
+        answer = commit(*args)
+        if after:
+            after(count[0])
+        return answer
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", committed)
+    return count

@@ -27,8 +27,7 @@ from app.parts.iceberg.table_metadata import are_in, properties_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for
-from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, P0, P1, ROOT, WANTED, IcebergBench, marks
-from tests.unit.parts.iceberg.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, P0, P1, ROOT, WANTED, IcebergBench, commits, marks
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -368,12 +367,6 @@ def test_a_column_that_somebody_added_with_another_type_is_named(bench: IcebergB
         schema.add_column("n", StringType())
     with pytest.raises(FatalError, match=r"n.*drop it in the table"):
         member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
-
-
-def test_a_table_that_requires_values_is_refused_at_the_start(bench: IcebergBench) -> None:
-    bench.create(Schema(NestedField(1, "place", StringType(), required=True)))
-    with pytest.raises(ConfigError, match="requires values in place"):
-        bench.member()
 
 
 def test_groups_and_topics_with_dots_have_properties_of_their_own() -> None:

@@ -212,12 +212,6 @@ def test_computed_and_plain_partitions_go_together(bench: IcebergBench, tmp_path
     assert any(each.startswith("/place=Rome/at_day=2024-01-15/n_bucket_4=") for each in folders)
 
 
-def test_a_table_that_is_unpartitioned_is_continued(bench: IcebergBench, tmp_path: Path) -> None:
-    writing = continued(bench, tmp_path)
-    writing.add({"n": 1, "place": "Rome"})
-    assert [row["place"] for row in bench.rows("place")] == ["Rome"]
-
-
 def test_two_fields_that_have_changed_their_names_are_not_mixed_up(bench: IcebergBench, tmp_path: Path) -> None:
     writing = continued(bench, tmp_path, ("n", "bucket[4]"), ("i", "bucket[4]"))
     on_their_way = [writing.files(*({"n": n, "i": n + 1} for n in range(9))) for _ in range(2)]
@@ -321,14 +315,21 @@ def test_a_new_table_gets_its_transforms(bench: IcebergBench, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("transform", "column"),
-    [("hour", "born"), ("day", "n"), ("bucket[4]", "x"), ("truncate[2]", "at"), ("truncate[2]", "price")],
+    ("column", "transforms", "why"),
+    [
+        ("born", ["hour"], "born"),
+        ("n", ["day"], "n"),
+        ("x", ["bucket[4]"], "x"),
+        ("at", ["truncate[2]"], "at"),
+        ("price", ["truncate[2]"], "price"),
+        ("at", ["day", "hour"], "several times of at"),
+    ],
 )
-def test_a_transform_that_does_not_fit_its_column_is_refused_before_the_table_is_made(
-    bench: IcebergBench, transform: str, column: str
+def test_transforms_that_do_not_fit_their_column_are_refused_before_the_table_is_made(
+    bench: IcebergBench, column: str, transforms: list[str], why: str
 ) -> None:
-    member = bench.new_member(transforms=[(transform, column, TYPES[column])])
-    with pytest.raises(ConfigError, match=f"{column}.* HIVE_COLUMNS"):
+    member = bench.new_member(transforms=[(each, column, TYPES[column]) for each in transforms])
+    with pytest.raises(ConfigError, match=f"{why}.* HIVE_COLUMNS"):
         member.check()
 
 
@@ -344,39 +345,37 @@ def test_only_a_new_table_needs_the_types_of_its_transforms_from_the_settings(
     assert known.partitions == ("bucket(4,n)",)
 
 
-def test_a_table_that_is_partitioned_by_a_part_of_a_column_is_refused(bench: IcebergBench) -> None:
-    place = StructType(NestedField(2, "city", StringType(), required=False))
-    bench.create(
-        Schema(NestedField(1, "p", place, required=False)),
-        PartitionField(2, 1000, parse_transform("bucket[4]"), "of_city"),
-    )
-    with pytest.raises(ConfigError, match="it is partitioned by of_city, whose source is not a column of the files"):
-        bench.member()
+TEXTS = [NestedField(number, name, StringType(), required=False) for number, name in enumerate(("a", "a_bucket_4"), 1)]
+CITY = StructType(NestedField(2, "city", StringType(), required=False))
+UNKNOWN = r"is partitioned by .*which this connector cannot write"
 
 
-def test_two_partitions_with_the_same_folders_are_refused(bench: IcebergBench) -> None:
-    columns = [
-        NestedField(number, name, StringType(), required=False) for number, name in enumerate(("a", "a_bucket_4"), 1)
-    ]
-    bench.create(
-        Schema(*columns),
-        PartitionField(1, 1000, parse_transform("bucket[4]"), "b"),
-        PartitionField(2, 1001, parse_transform(IDENTITY), "c"),
-    )
-    with pytest.raises(ConfigError, match="it has two partitions whose folders would be a_bucket_4=…"):
-        bench.member()
-
-
-def test_several_times_of_a_column_are_refused_before_the_table_is_made(bench: IcebergBench) -> None:
-    member = bench.new_member(transforms=[("day", "at", TYPES["at"]), ("hour", "at", TYPES["at"])])
-    with pytest.raises(ConfigError, match=r"several times of at.* Check HIVE_COLUMNS"):
-        member.check()
-
-
-@pytest.mark.parametrize(("transform", "column"), [(IDENTITY, "x"), ("truncate[2]", "price"), ("zorder", "n")])
-def test_a_table_with_partitions_that_cannot_be_written_is_refused(
-    bench: IcebergBench, transform: str, column: str
+@pytest.mark.parametrize(
+    ("columns", "partitions", "why"),
+    [
+        (FIELDS, [field(0, "x", IDENTITY)], UNKNOWN),
+        (FIELDS, [field(0, "price", "truncate[2]")], UNKNOWN),
+        (FIELDS, [field(0, "n", "zorder")], UNKNOWN),
+        (
+            [NestedField(1, "p", CITY, required=False)],
+            [PartitionField(2, 1000, parse_transform("bucket[4]"), "of_city")],
+            "it is partitioned by of_city, whose source is not a column of the files",
+        ),
+        (
+            TEXTS,
+            [
+                PartitionField(n, 999 + n, parse_transform(each), f"p{n}")
+                for n, each in ((1, "bucket[4]"), (2, IDENTITY))
+            ],
+            "it has two partitions whose folders would be a_bucket_4=…",
+        ),
+        ([NestedField(1, "place", StringType(), required=True)], [], "requires values in place"),
+    ],
+    ids=["x", "price", "n", "a part of a column", "the same folders", "a required column"],
+)
+def test_a_table_that_cannot_be_written_is_refused_at_the_start(
+    bench: IcebergBench, columns: list[NestedField], partitions: list[PartitionField], why: str
 ) -> None:
-    bench.create(Schema(*FIELDS), field(0, column, transform))
-    with pytest.raises(ConfigError, match=r"is partitioned by .*which this connector cannot write"):
+    bench.create(Schema(*columns), *partitions)
+    with pytest.raises(ConfigError, match=why):
         bench.member()

@@ -29,8 +29,7 @@ from app.model import DataFile
 from app.parts.iceberg.entries import entries
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.table.parquet_reader import schema_of
-from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, IcebergBench, marks
-from tests.unit.parts.iceberg.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, IcebergBench, commits, marks
 
 
 def rewrite(bench: IcebergBench, sort_column: str | None = None, rows: int = 1_000) -> Rewrite:

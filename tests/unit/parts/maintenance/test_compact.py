@@ -402,21 +402,32 @@ def test_no_other_run_leaves_out_rows_by_the_condition_of_an_erase_that_was_cut_
     assert lake.numbers() == [n for n in range(20) if moment == "record" or n % 10 != 3]
 
 
+FOREIGN = "it lists keys that are not data files of its folder"
+
+
 @pytest.mark.parametrize(
-    "named", ["_journal/schema.json", "year=2024/place=b/x.parquet", "year=2024/place=a/../x.parquet"]
+    ("record", "code", "said"),
+    [
+        ({"version": 2}, 2, "it has version 2"),
+        ({"deleted": [f"{ROOT}/_journal/schema.json"]}, 1, FOREIGN),
+        ({"deleted": [f"{ROOT}/year=2024/place=b/x.parquet"]}, 1, FOREIGN),
+        ({"deleted": [f"{ROOT}/year=2024/place=a/../x.parquet"]}, 1, FOREIGN),
+    ],
+    ids=str,
 )
-def test_a_record_that_names_others_than_data_files_of_its_folder_is_not_touched(
-    lake: Lake, capsys: pytest.CaptureFixture[str], named: str
+def test_a_record_of_another_release_or_that_names_others_than_files_of_its_folder_is_not_touched(
+    lake: Lake, capsys: pytest.CaptureFixture[str], record: dict[str, Any], code: int, said: str
 ) -> None:
     lake.write(0), lake.write(1)
     (lake.table / "_journal").mkdir()
-    intent = {"folder": "year=2024/place=a", "deleted": [f"{ROOT}/{named}"], "emptied": [], "out": None, "rows": 0}
-    record = lake.table / "_journal" / "compact-0.json"
-    record.write_text(json.dumps({"version": 1, **intent, "holder": "x"}))
+    intent = {"folder": "year=2024/place=a", "deleted": [], "emptied": [], "out": None, "rows": 0, "holder": "x"}
+    path = lake.table / "_journal" / "compact-0.json"
+    path.write_text(json.dumps({"version": 1, **intent, **record}))
+    before = path.read_text()
     later(lake)
-    assert lake.run("compact") == 1
-    assert "it lists keys that are not data files of its folder" in capsys.readouterr().err
-    assert len(lake.files()) == 2
+    assert lake.run("compact") == code
+    assert said in capsys.readouterr().err
+    assert (path.read_text(), len(lake.files())) == (before, 2)
 
 
 def test_an_audit_does_not_advise_to_delete_what_only_seems_doubled_beside_a_merged_batch(

@@ -10,7 +10,6 @@ import pytest
 from app.errors import ConfigError
 from app.parts.maintenance.batch_metadata import batches_in
 from app.parts.maintenance.removal import Removal
-from tests.support.environment import problems
 from tests.unit.parts.maintenance.lake import Lake
 
 NEWEST = ("compact", "--newest-by", "device")
@@ -131,26 +130,3 @@ def test_an_order_of_another_type_is_refused(name: str, kind: pa.DataType) -> No
     removal.require_columns(columns, ["__partition"])
     with pytest.raises(ConfigError, match=f"'{name}' has the type"):
         removal.require_columns({**columns, name: kind}, ["__partition"])
-
-
-@pytest.mark.parametrize(
-    ("variables", "problem"),
-    [
-        ({"COMPACT_NEWEST_BY": "a"}, "needs METADATA_COLUMNS with __offset, __partition, __timestamp"),
-        ({"COMPACT_DROP_WHERE": "a = 1"}, "COMPACT_DROP_WHERE"),
-        (
-            {
-                "COMPACT_NEWEST_BY": "a",
-                "COMPACT_DROP_WHERE": "a = 1",
-                "METADATA_COLUMNS": "__offset,__timestamp",
-                "HIVE_COLUMNS": "__partition",
-                "CATALOG_TYPE": "iceberg",
-                "CATALOG_URL": "http://catalog",
-            },
-            "does not support CATALOG_TYPE=iceberg",
-        ),
-    ],
-)
-def test_settings_that_contradict_are_refused_at_the_start(variables: dict[str, str], problem: str) -> None:
-    [text] = problems(**variables)
-    assert problem in text

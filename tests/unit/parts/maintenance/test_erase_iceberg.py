@@ -25,8 +25,7 @@ from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.support.local_settings import local_settings
-from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench
-from tests.unit.parts.iceberg.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, commits
 from tests.unit.parts.maintenance.lake import OtherClock
 
 NOW = datetime.now(UTC)

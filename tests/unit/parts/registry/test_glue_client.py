@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.model import RegisteredSchema
 from app.parts.registry.connection import new_registry
 from app.parts.registry.schema_registry import SchemaRegistry
 from app.reason_texts import reason_of
@@ -69,6 +70,13 @@ def test_the_latest_schema_has_the_name_of_the_topic(opened: Opened) -> None:
         "SchemaId": {"SchemaName": "readings", "RegistryName": "sensors"},
         "SchemaVersionNumber": {"LatestVersion": True},
     }
+
+
+def test_protobuf_is_the_text_that_glue_has(opened: Opened) -> None:
+    text = 'syntax = "proto3"; message X {}'
+    server, registry = opened(answer(SchemaVersionId=str(VERSION), SchemaDefinition=text, DataFormat="PROTOBUF"))
+    assert registry.find(VERSION) == RegisteredSchema("PROTOBUF", text, is_of_glue=True)
+    assert len(server.requests) == 1, "it has no descriptors"
 
 
 @pytest.mark.parametrize("schema", [OTHER, 7], ids=["a version that is gone", "a number, as Confluent's"])
