@@ -72,9 +72,6 @@ class Bench(IcebergBench):
                 for entry in entries(table.metadata, [(file, schema_of(file), record)]):
                     append.append_data_file(entry)
 
-    def numbers(self) -> list[int]:
-        return sorted(row["n"] for row in self.rows("n"))
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
