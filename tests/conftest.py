@@ -183,6 +183,20 @@ def bucket(s3_server: LocalMinio) -> str:
     return name
 
 
+@pytest.fixture
+def gcs_bucket(gcs_server: LocalGcsServer) -> str:
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    gcs_server.client().create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def container(azurite: LocalAzurite) -> str:
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    azurite.client().create_container(name)
+    return name
+
+
 @pytest.fixture(scope="session")
 def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
     """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time.

@@ -24,7 +24,7 @@ from app.table.parquet_reader import schema_of
 from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, commits
 from tests.unit.parts.maintenance.lake import OtherClock
 
