@@ -159,34 +159,41 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture(scope="session")
-def iceberg_catalog(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalIcebergCatalog]:
-    """An Iceberg REST catalog of our own, for tables in buckets of ``s3_server`` and in folders."""
-    s3_server.client().create_bucket(Bucket="warehouse")
-    with _service(partial(LocalIcebergCatalog, "s3://warehouse", s3_server), pytestconfig) as server:
-        yield server
+def _catalog(bucket: str, start: Callable[[LocalMinio], AbstractContextManager[object]]) -> Any:
+    """A fixture of an Iceberg catalog, for tables in this bucket of ``s3_server``."""
+
+    @pytest.fixture(scope="session")
+    def running(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[object]:
+        s3_server.client().create_bucket(Bucket=bucket)
+        with _service(partial(start, s3_server), pytestconfig) as service:
+            yield service
+
+    return running
 
 
-@pytest.fixture(scope="session")
-def nessie(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalNessie]:
-    """A server of Project Nessie, for tables in the bucket ``nessie`` of ``s3_server``."""
-    s3_server.client().create_bucket(Bucket="nessie")
-    with _service(partial(LocalNessie, s3_server), pytestconfig) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def hive(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalHiveMetastore]:
-    """A Hive metastore, for tables in the bucket ``hive`` of ``s3_server``."""
-    s3_server.client().create_bucket(Bucket="hive")
-    with _service(lambda: LocalHiveMetastore(s3_server), pytestconfig) as server:
-        yield server
+iceberg_catalog = _catalog("warehouse", partial(LocalIcebergCatalog, "s3://warehouse"))  # also for tables in folders
+nessie = _catalog("nessie", LocalNessie)
+hive = _catalog("hive", LocalHiveMetastore)
 
 
 @pytest.fixture
 def bucket(s3_server: LocalMinio) -> str:
     name = f"lake-{uuid.uuid4().hex[:12]}"
     s3_server.client().create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: LocalGcsServer) -> str:
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    gcs_server.client().create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def container(azurite: LocalAzurite) -> str:
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    azurite.client().create_container(name)
     return name
 
 

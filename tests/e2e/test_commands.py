@@ -12,8 +12,7 @@ import pytest
 
 from app import __version__
 from tests.support.commands import run_command
-from tests.support.environment import ENOUGH
-from tests.support.local_settings import local_settings
+from tests.support.environment import ENOUGH, local_settings
 from tests.support.waiting import PATIENCE, wait_until
 
 COMMANDS = ("check", "try", "audit", "complete", "replay", "compact", "erase")

@@ -96,21 +96,3 @@ def _check_books(catalog: CatalogServer, lake: Lake, scenario: Scenario, bucket:
         assert list(folders) == list(HIVE_COLUMNS)
         unescaped = {column: text.replace("%2F", "/").replace("%3D", "=") for column, text in folders.items()}
         assert file["partition_values"] == unescaped
-
-
-def test_a_local_folder_without_partitions(scenario: Scenario) -> None:
-    scenario.produce(records(5_000))
-    connector = scenario.connector(HIVE_COLUMNS="", TABLE_NAME="readings", S3_PREFIX="lake/v1")
-    scenario.finish(connector, 5_000)
-
-    lake = Lake(scenario.folder / "lake" / "lake" / "v1" / "readings")
-    assert lake.tally_by_duckdb() == Tally.of(range(5_000))
-    assert all(file.parent == lake.folder for file in lake.files())
-    others = {path for path in (scenario.folder / "lake").rglob("[!.]*") if path.is_file()} - set(lake.files())
-    journal = lake.folder / "_journal"
-    logs = set((journal / scenario.group / "generations.d").glob("[!.]*"))
-    kept = {journal / "schema.json", journal / scenario.group / scenario.topic / "0.json", *logs}
-    assert others == kept, "nothing but data files, the schema, the claim of the partition and the log"
-    assert len(logs) == 1
-    assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
-    assert not connector.complaints()

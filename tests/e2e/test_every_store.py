@@ -5,7 +5,6 @@ To add a store, name it in ``STORES`` and write a fixture ``<name>_home``.
 
 import json
 import re
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,18 +55,13 @@ def s3_ignoring_conditions_home(s3_home: Home, s3_server: LocalMinio) -> Iterato
 
 
 @pytest.fixture
-def gcs_home(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Home:
-    bucket = f"lake-{uuid.uuid4().hex[:12]}"
-    gcs_server.client().create_bucket(bucket)
+def gcs_home(gcs_server: LocalGcsServer, gcs_bucket: str, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)  # for the connectors, too
-    store = GcsStore(GcsTarget(bucket), max_workers=1)
-    return Home({"STORAGE_URL": f"gs://{bucket}"}, store)
+    return Home({"STORAGE_URL": f"gs://{gcs_bucket}"}, GcsStore(GcsTarget(gcs_bucket), max_workers=1))
 
 
 @pytest.fixture
-def azure_home(azurite: LocalAzurite) -> Home:
-    container = f"lake-{uuid.uuid4().hex[:12]}"
-    azurite.client().create_container(container)
+def azure_home(azurite: LocalAzurite, container: str) -> Home:
     settings = {
         "STORAGE_URL": f"az://{container}",
         "AZURE_STORAGE_ACCOUNT": azurite.account,

@@ -6,13 +6,10 @@ from functools import partial
 
 import pytest
 
-from dev.connector import environment
 from tests.e2e.conftest import NewScenario
 from tests.e2e.connector import ConnectorProcess
-from tests.e2e.lake import Lake
 from tests.e2e.records import records, value
 from tests.e2e.test_metrics import scrape
-from tests.services.main_process import run_main
 
 OLD, NEW, LATER = 2_000, 500, 300
 
@@ -58,33 +55,3 @@ def test_what_is_too_old_goes_once_it_is_confirmed_and_all_else_stays_there_once
         member.stop()
     assert sum(begun) == 1
     assert scenario.lake.numbers() == list(range(OLD, OLD + NEW + LATER))
-
-
-@pytest.mark.alone
-def test_of_several_tables_each_loses_what_is_too_old_unless_that_is_most_of_it(new_scenario: NewScenario) -> None:
-    """A command then goes through both."""
-    scenario = new_scenario()
-    topics = scenario.topic, f"{scenario.topic}.guarded"
-    tables = [Lake(scenario.folder / "lake" / "data" / topic) for topic in topics]
-    scenario.kafka.create_topic(topics[1], 1)
-    now = int(time.time() * 1_000)
-    for topic, old in zip(topics, (10, 400), strict=True):
-        rows = [value(n) if n < old else value(n) | {"ts_ms": now} for n in range(NEW)]
-        scenario.kafka.produce(topic, ((None, json.dumps(row), None, 0) for row in rows))
-    several = {**scenario.local_store, "input": f"^{scenario.topic}.*", "HIVE_COLUMNS": "year"}
-    first = scenario.connector(several)
-    first.wait_until(lambda: all(len(each.numbers()) == NEW for each in tables), "all rows")
-    first.stop()
-
-    keeping = scenario.connector(several, KEEP="400d")
-    keeping.wait_until(lambda: metric(keeping, "refused_percent") > 50, "most of one is refused")
-    keeping.wait_until(lambda: metric(keeping, "rows") == 10, "what is too old in the other is erased")
-    assert keeping.stop() == 0
-    assert [len(each.numbers()) for each in tables] == [NEW - 10, NEW]
-
-    settings = {"CONSUMER_GROUP": scenario.group, "KAFKA_BOOTSTRAP_SERVERS": ""}
-    done = run_main("audit", environment=environment(several | settings))
-    assert [line for line in done.stdout.splitlines() if line.startswith("--")] == [
-        f"-- table {topic}" for topic in topics
-    ]
-    assert done.returncode == 0, done.stderr

@@ -168,7 +168,7 @@ def test_all_read_what_comes_after_spark_has_changed_columns(
         "sites": [{"level": 1}],
         "rooms": {"x": {"chairs": 3}},
     }
-    second = {"temperature": None, "count": 2, "price": None, "sites": [{"level": 2}], "rooms": {}}
+    second: dict[str, Any] = {"temperature": None, "count": 2, "price": None, "sites": [{"level": 2}], "rooms": {}}
     expected = [
         {"Größe des Orts": size, **row, "n": row["count"] if size is None else None}
         for size in ("groß", "klein", None)

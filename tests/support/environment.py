@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -46,3 +47,8 @@ def problems(*bases: dict[str, str], **variables: str) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         load(*bases, **variables)
     return caught.value.problems
+
+
+def local_settings(lake: Path, **variables: str) -> Settings:
+    base = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
+    return load(base, **variables)

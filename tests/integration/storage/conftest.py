@@ -7,7 +7,6 @@ cannot decide between two writers. MinIO and the folder are for every day. The o
 
 import random
 import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,13 +115,6 @@ def s3_ignoring_conditions_place(
 
 
 @pytest.fixture
-def gcs_bucket(gcs_server: LocalGcsServer) -> str:
-    name = f"lake-{uuid.uuid4().hex[:12]}"
-    gcs_server.client().create_bucket(name)
-    return name
-
-
-@pytest.fixture
 def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GcsStore]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
@@ -147,13 +139,6 @@ def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
         return AzureStore(replace(target, **changed), max_workers=WORKERS)
 
     return make
-
-
-@pytest.fixture
-def container(azurite: LocalAzurite) -> str:
-    name = f"lake-{uuid.uuid4().hex[:12]}"
-    azurite.client().create_container(name)
-    return name
 
 
 @pytest.fixture

@@ -59,18 +59,6 @@ class TestClientCertificate:
         (problem,) = problems(**(self.PAIR | {"KAFKA_SSL_KEY": path}))
         assert problem.startswith("KAFKA_SSL_KEY: must be a file that the connector can read")
 
-    @pytest.mark.parametrize(
-        ("changed", "told"),
-        [
-            ({"KAFKA_SSL_KEY": ""}, "KAFKA_SSL_KEY: must be set with KAFKA_SSL_CERTIFICATE"),
-            ({"KAFKA_SSL_CERTIFICATE": ""}, "KAFKA_SSL_KEY: has no effect without KAFKA_SSL_CERTIFICATE"),
-            ({"KAFKA_SECURITY_PROTOCOL": ""}, "KAFKA_SSL_CERTIFICATE: has no effect without KAFKA_SECURITY_PROTOCOL="),
-        ],
-    )
-    def test_needs_its_key_and_tls(self, changed: dict[str, str], told: str) -> None:
-        (problem,) = problems(**(self.PAIR | changed))
-        assert problem.startswith(told)
-
 
 class TestClientConfig:
     def test_values_become_text_and_stay_hidden(self) -> None:

@@ -12,12 +12,14 @@ from tests.support.environment import load, problems
 TOPIC = {"STREAM_TIMEOUT_TOPIC": "quiet"}
 CATALOG = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog"}
 
+NO_FOLDERS = ("file://lake", "file:///", "file:///a/../b")
 NO_ZONES = ("Prague", "europe/prague", "+02:00", "localtime", "Factory")
 NESTED = {"HIVE_COLUMNS": "meta.region"}
 RENAMED = {"HIVE_COLUMNS": "region", "RENAME_COLUMNS": "meta.region:region"}
 SALT = {"HASH_SALT": "s"}
 LOGIN = {"KAFKA_SECURITY_PROTOCOL": "sasl_ssl", "KAFKA_SASL_MECHANISM": "scram-sha-512"}
 LOGIN |= {"KAFKA_SASL_USERNAME": "user", "KAFKA_SASL_PASSWORD": "pw"}
+PAIR = {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CERTIFICATE": __file__, "KAFKA_SSL_KEY": __file__}
 PLAIN = {**LOGIN, "KAFKA_SASL_MECHANISM": "PLAIN"}
 NO_OAUTH = "has no effect without KAFKA_SASL_MECHANISM=OAUTHBEARER"
 REGISTRY = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "https://registry"}
@@ -87,6 +89,11 @@ class TestSingleValues:
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),
             ("AZURE_STORAGE_ACCOUNT", "https://acme", "must be only the account's name"),
             ("S3_BUCKET", "s3://lake", "must be only the bucket's name"),
+            ("STORAGE_URL", "ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
+            ("STORAGE_URL", "az://My--lake", "must be only the container's name"),
+            ("STORAGE_URL", "az://" + 33 * "a-" + "a", "must be only the container's name"),
+            ("STORAGE_URL", "s3://lake/raw", "set the path in S3_PREFIX"),
+            *(("STORAGE_URL", url, "must be the full path of a folder") for url in NO_FOLDERS),
             ("S3_PREFIX", "a//b", "must be a path such as lake/raw"),
             ("AWS_REGION", "mars", "must be an AWS region, such as eu-west-1"),
             ("AWS_ENDPOINT_URL", "http://minio:port", "must be an address such as https://host:port/path"),

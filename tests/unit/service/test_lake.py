@@ -10,7 +10,7 @@ from app.retries import Waits
 from app.service import lake as module
 from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 from tests.unit.parts.iceberg.iceberg_bench import IcebergBench
 
 

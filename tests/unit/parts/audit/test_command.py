@@ -21,8 +21,8 @@ from app.table.layout import dead_letter_key, file_name
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
 from tests.support.commands import options, run_command
+from tests.support.environment import local_settings
 from tests.support.journals import keep_journal
-from tests.support.local_settings import local_settings
 
 TP = TopicPartition("readings", 3)
 A, B = "a" * 24, "b" * 24

@@ -30,7 +30,7 @@ from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.catalog_server import CatalogServer
 from tests.fakes.ready_writer import ReadyWriter
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 
 
 class Kafka:

@@ -11,7 +11,7 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from app.monitoring.http_server import AllowedHosts, listen, serve
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 
 ALONE = ("--without", "broker", "registry", "catalog", "store", "spark")
 

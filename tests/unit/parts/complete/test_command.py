@@ -20,7 +20,7 @@ from app.parts.complete.command import compare
 from app.storage.local.store import LocalStore
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 
 TP, OTHER = TopicPartition("readings", 0), TopicPartition("readings", 1)
 MOMENT = datetime(2026, 11, 28, tzinfo=UTC)

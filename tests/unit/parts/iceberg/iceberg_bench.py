@@ -97,6 +97,15 @@ class IcebergBench:
         found = self.table.scan(selected_fields=names or ("*",)).to_arrow().to_pylist()
         return sorted(found, key=repr)
 
+    def fill(self, count: int = 3, keep_days: float = 1.0) -> None:
+        """Commit files of a row each: the numbers from 0 on."""
+        member = self.member(keep_days=keep_days)
+        for number in range(count):
+            member.add_files([self.file(str(number), {"n": [number]})], "readings", marks(number))
+
+    def numbers(self) -> list[int]:
+        return sorted(row["n"] for row in self.rows("n"))
+
 
 def marks(end: int, *, series: str = "s", tps: Sequence[TopicPartition] = (P0,)) -> list[Mark]:
     return [Mark(tp, series, end) for tp in tps]

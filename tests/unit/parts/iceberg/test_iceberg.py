@@ -138,8 +138,7 @@ def test_a_refusal_of_a_commit_that_is_in_the_table_leaves_its_metadata_there(
 
 
 def test_missing_metadata_is_named_with_the_last_whole_snapshot(bench: IcebergBench) -> None:
-    for number in range(3):
-        bench.member().add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
+    bench.fill()
     whole, second, newest = bench.table.snapshots()
     [manifest] = [each for each in second.manifests(bench.table.io) if each.added_snapshot_id == second.snapshot_id]
     for gone in (manifest.manifest_path, newest.manifest_list):

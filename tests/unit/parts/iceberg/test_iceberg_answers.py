@@ -43,10 +43,6 @@ def add(bench: IcebergBench, member: IcebergTable, number: int) -> None:
     member.add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
 
 
-def numbers(bench: IcebergBench) -> list[int]:
-    return [row["n"] for row in bench.rows("n")]
-
-
 def first(answers: Sequence[Answer], *, is_done: bool = False) -> Odd:
     """Gives these answers to a commit and what is asked next of the table."""
     left = [*answers]
@@ -75,7 +71,7 @@ def test_a_commit_with_an_unclear_answer_is_neither_lost_nor_doubled(
     server.odd = first(answers, is_done=is_done)
     add(bench, member, 1)
     add(bench, member, 2)
-    assert numbers(bench) == [1, 2]
+    assert bench.numbers() == [1, 2]
 
 
 @pytest.mark.parametrize("answer", [LOST, PAGE], ids=["400", "page"])
@@ -97,7 +93,7 @@ def test_a_catalog_that_goes_on_so_ends_the_process_and_the_next_one_goes_on(
         add(bench, member, 1)
     assert caught.value.exit_code == 75
     add(bench, bench.member(), 1)
-    assert numbers(bench) == [1]
+    assert bench.numbers() == [1]
 
 
 def test_a_commit_of_another_to_a_branch_is_no_refusal(bench: IcebergBench) -> None:
@@ -111,7 +107,7 @@ def test_a_commit_of_another_to_a_branch_is_no_refusal(bench: IcebergBench) -> N
     other = bench.table
     other.append(bench.table.scan().to_arrow(), branch="theirs")
     add(bench, member, 2)
-    assert numbers(bench) == [1, 2]
+    assert bench.numbers() == [1, 2]
 
 
 def test_a_table_of_version_3_is_named_at_once(bench: IcebergBench, server: IcebergRest, tmp_path: Path) -> None:
@@ -136,7 +132,7 @@ def test_a_token_that_has_expired_is_renewed_or_named(
     server.odd = lambda request, good: refusal(status, "AuthExpired", "expired") if request.path == TABLE else good()
     with pytest.raises(FatalError, match="Check CATALOG_AUTH_TOKEN"):
         add(bench, cannot, 2)
-    assert numbers(bench) == [1]
+    assert bench.numbers() == [1]
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,6 @@ DAY = 86_400_000
 AT_ONCE, NEVER = 1e-9, 1_000.0  # in days
 
 
-def fill(bench: IcebergBench, count: int = 5) -> None:
-    member = bench.member(keep_days=NEVER)
-    for number in range(count):
-        member.add_files([bench.file(f"file-{number}", {"n": [number]})], "readings", marks(number))
-
-
 def left_by_the_next_commit(bench: IcebergBench, keep_days: float) -> list[int]:
     """The numbers of the snapshots that are left of six, and not of their rows, which stay."""
     before = [each.snapshot_id for each in bench.table.snapshots()]
@@ -59,7 +53,7 @@ def test_snapshots_expire_and_their_rows_stay(
 def test_a_table_that_says_how_long_it_keeps_snapshots_is_heeded(
     bench: IcebergBench, properties: dict[str, str], keep_days: float, left: list[int]
 ) -> None:
-    fill(bench)
+    bench.fill(5, NEVER)
     with bench.table.transaction() as transaction:
         transaction.set_properties(properties)
     assert left_by_the_next_commit(bench, keep_days) == left
@@ -70,7 +64,7 @@ def test_a_table_that_wants_its_snapshots_keeps_more_than_are_quick(
     bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_metadata, "_SNAPSHOTS", 2)
-    fill(bench)
+    bench.fill(5, NEVER)
     with bench.table.transaction() as transaction:
         transaction.set_properties({AGE: str(DAY)})
     assert left_by_the_next_commit(bench, NEVER) == [0, 1, 2, 3, 4, 5]
@@ -87,13 +81,13 @@ def test_a_table_that_wants_its_snapshots_keeps_more_than_are_quick(
     ids=str,
 )
 def test_a_branch_keeps_what_it_wants(bench: IcebergBench, of_branch: Mapping[str, Any], left: list[int]) -> None:
-    fill(bench)
+    bench.fill(5, NEVER)
     bench.table.manage_snapshots().create_branch(bench.table.snapshots()[2].snapshot_id, "theirs", **of_branch).commit()
     assert left_by_the_next_commit(bench, AT_ONCE) == left
 
 
 def test_a_tag_keeps_its_snapshot_alone(bench: IcebergBench) -> None:
-    fill(bench)
+    bench.fill(5, NEVER)
     with bench.table.transaction() as transaction:
         transaction.set_properties({FEWEST: "2"})
     bench.table.manage_snapshots().create_tag(bench.table.snapshots()[2].snapshot_id, "of the year").commit()

@@ -16,10 +16,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestWriter
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
@@ -59,16 +56,6 @@ def new_files(merges: Sequence[Merged]) -> list[DataFile]:
 
 def columns_of(bench: IcebergBench, file: LiveFile) -> pa.Schema:
     return pq.read_schema(f"{bench.store.uri.removeprefix('file://')}/{file.key}").remove_metadata()
-
-
-def fill(bench: IcebergBench, count: int = 3) -> None:
-    member = bench.member()
-    for number in range(count):
-        member.add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
-
-
-def numbers(bench: IcebergBench) -> list[int]:
-    return sorted(row["n"] for row in bench.rows("n"))
 
 
 def test_every_value_and_bound_is_that_of_the_files_before(bench: IcebergBench, tmp_path: Path) -> None:
@@ -203,7 +190,7 @@ def test_a_column_that_has_its_value_from_the_partition_is_no_null(
     ids=str,
 )
 def test_files_of_types_that_would_change_are_left(bench: IcebergBench, tmp_path: Path, values: pa.Array) -> None:
-    fill(bench)
+    bench.fill()
     some = rewrite(bench)
     odd = pa.schema({"place": pa.string(), "n": values.type})
     first, *others = [(file, columns_of(bench, file)) for file in some.files()]
@@ -222,19 +209,24 @@ def test_a_file_is_found_by_a_value_that_has_no_bounds(bench: IcebergBench, tmp_
 
 
 def test_files_of_deletes_are_no_orphans(bench: IcebergBench) -> None:
-    fill(bench)
+    bench.fill()
     some = rewrite(bench)
-    [file, *_] = some.files()
-    deletes = replace_content(file.task.file, f"{bench.store.uri}/data/readings/place=Rome/1-deletes.parquet")
-    with bench.table.transaction() as transaction:
-        producer = AppendsDeletes(Operation.APPEND, transaction, bench.table.io)
-        with producer:
-            producer.append_data_file(deletes)
+    deletes = IcebergFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"{bench.store.uri}/data/readings/place=Rome/1-deletes.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=some.files()[0].task.file.partition,
+        record_count=1,
+        file_size_in_bytes=1,
+        spec_id=0,
+    )
+    with bench.table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(deletes)
     assert "data/readings/place=Rome/1-deletes.parquet" in some.referenced()
 
 
 def test_files_of_former_partitions_keep_them(bench: IcebergBench, tmp_path: Path) -> None:
-    fill(bench)
+    bench.fill()
     with bench.table.update_spec() as spec:
         spec.add_field("n", parse_transform("bucket[4]"), "of_n")
     former = {file.group for file in rewrite(bench).files()}
@@ -242,7 +234,7 @@ def test_files_of_former_partitions_keep_them(bench: IcebergBench, tmp_path: Pat
     assert some.commit(files) == files
     assert [file.group for file in some.files()] == [*former]
     assert bench.table.scan("place = 'Rome' and n = 1").to_arrow()["n"].to_pylist() == [1]
-    assert numbers(bench) == [0, 1, 2]
+    assert bench.numbers() == [0, 1, 2]
 
 
 def test_row_groups_are_of_the_wanted_size_and_sorted(bench: IcebergBench, tmp_path: Path) -> None:
@@ -254,27 +246,6 @@ def test_row_groups_are_of_the_wanted_size_and_sorted(bench: IcebergBench, tmp_p
         groups = [file.read_row_group(index)["n"].to_pylist() for index in range(file.num_row_groups)]
     assert groups == [[1, 1, 5, 5, None, None], [1, 5, None]]
     assert new_files([one])[0].rows == 9
-
-
-class AppendsDeletes(_FastAppendFiles):
-    """Appends files of deletes, which pyiceberg does not write."""
-
-    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
-        writer = super().new_manifest_writer(spec)
-        writer.content = lambda: ManifestContent.DELETES  # type: ignore[method-assign]
-        return writer
-
-
-def replace_content(file: IcebergFile, path: str) -> IcebergFile:
-    return IcebergFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=file.partition,
-        record_count=1,
-        file_size_in_bytes=1,
-        spec_id=file.spec_id,
-    )
 
 
 # --- others at the same time ----------------------------------------------------------------------------------------
@@ -294,7 +265,7 @@ def replace_content(file: IcebergFile, path: str) -> IcebergFile:
 def test_a_lost_answer_neither_loses_nor_doubles(
     bench: IcebergBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: Exception, is_done: bool
 ) -> None:
-    fill(bench)
+    bench.fill()
     some, files = merged(bench, tmp_path)
 
     def fail(count: int) -> None:
@@ -304,12 +275,12 @@ def test_a_lost_answer_neither_loses_nor_doubles(
     count = commits(monkeypatch, **{"after" if is_done else "before": fail})
     assert some.commit(files) == files
     assert count == [1 if is_done else 2]
-    assert numbers(bench) == [0, 1, 2]
+    assert bench.numbers() == [0, 1, 2]
     assert len(some.files()) == 1
 
 
 def test_what_is_appended_meanwhile_stays(bench: IcebergBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(bench)
+    bench.fill()
     some, files = merged(bench, tmp_path)
     member = bench.member()
 
@@ -319,14 +290,14 @@ def test_what_is_appended_meanwhile_stays(bench: IcebergBench, tmp_path: Path, m
 
     commits(monkeypatch, before=append)
     assert some.commit(files) == files
-    assert numbers(bench) == [0, 1, 2, 101, 103]
+    assert bench.numbers() == [0, 1, 2, 101, 103]
     assert len(some.files()) == 3
 
 
 def test_files_whose_rows_somebody_deletes_meanwhile_are_left(
     bench: IcebergBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(bench)
+    bench.fill()
     bench.member().add_files([bench.file(f"{n}", {"n": [n]}, "Oslo") for n in (7, 8)], "readings", marks(9))
     some, files = merged(bench, tmp_path)
 
@@ -337,14 +308,14 @@ def test_files_whose_rows_somebody_deletes_meanwhile_are_left(
     commits(monkeypatch, before=delete)
     done = some.commit(files)
     assert [each.rows for each in new_files(done)] == [2]
-    assert numbers(bench) == [0, 2, 7, 8]
+    assert bench.numbers() == [0, 2, 7, 8]
 
 
 def test_of_two_runs_at_once_one_is_done(bench: IcebergBench, tmp_path: Path) -> None:
-    fill(bench)
+    bench.fill()
     (one, ones), (other, others) = merged(bench, tmp_path), merged(bench, tmp_path)
     assert (one.commit(ones), other.commit(others)) == (ones, [])
-    assert numbers(bench) == [0, 1, 2]
+    assert bench.numbers() == [0, 1, 2]
     stored = {found.key for found in bench.store.list("data/readings/")}
     assert {each.key for each in new_files([*ones, *others])} <= stored
     unreferenced = stored - one.referenced()
@@ -352,7 +323,7 @@ def test_of_two_runs_at_once_one_is_done(bench: IcebergBench, tmp_path: Path) ->
 
 
 def test_a_file_that_has_lost_rows_is_refused(bench: IcebergBench, tmp_path: Path) -> None:
-    fill(bench)
+    bench.fill()
     some = rewrite(bench)
     files = some.files()
     pq.write_table(

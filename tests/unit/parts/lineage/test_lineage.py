@@ -26,8 +26,7 @@ from app.table.existing_table import TableLocation
 from app.table.schema import TableSchema
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.commands import run_command
-from tests.support.environment import BROKER_ALONE, ENOUGH, load
-from tests.support.local_settings import local_settings
+from tests.support.environment import BROKER_ALONE, ENOUGH, load, local_settings
 from tests.support.waiting import join, wait_until
 
 OFTEN = 0.01

@@ -22,7 +22,7 @@ from app.storage.local.store import LocalStore
 from app.table.layout import file_name
 from tests.fakes.arrow_merge import ArrowMerge
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 
 ROOT = "data/readings"
 OWNER = "0a1b2c3d4e5f607100000003"

@@ -420,9 +420,9 @@ def test_a_record_of_another_release_or_that_names_others_than_files_of_its_fold
 ) -> None:
     lake.write(0), lake.write(1)
     (lake.table / "_journal").mkdir()
-    intent = {"folder": "year=2024/place=a", "deleted": [], "emptied": [], "out": None, "rows": 0, "holder": "x"}
+    lists = {"deleted": [], "emptied": [], "out": None} | record
     path = lake.table / "_journal" / "compact-0.json"
-    path.write_text(json.dumps({"version": 1, **intent, **record}))
+    path.write_text(json.dumps({"version": 1, "folder": "year=2024/place=a", "rows": 0, "holder": "x", **lists}))
     before = path.read_text()
     later(lake)
     assert lake.run("compact") == code

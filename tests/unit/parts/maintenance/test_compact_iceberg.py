@@ -15,7 +15,7 @@ from app.model import DataFile, OffsetRange
 from app.parts.maintenance.record import last_maintenance
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 from tests.unit.parts.iceberg.iceberg_bench import P0, P1, ROOT, IcebergBench, marks
 
 Run = Callable[..., int]

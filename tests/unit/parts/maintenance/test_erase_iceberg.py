@@ -24,7 +24,7 @@ from app.table.parquet_reader import schema_of
 from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, commits
 from tests.unit.parts.maintenance.lake import OtherClock
 
@@ -71,9 +71,6 @@ class Bench(IcebergBench):
                 record = new_record(table.metadata)(values)
                 for entry in entries(table.metadata, [(file, schema_of(file), record)]):
                     append.append_data_file(entry)
-
-    def numbers(self) -> list[int]:
-        return sorted(row["n"] for row in self.rows("n"))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from app.parts.maintenance.schedule import SelfMaintenance
 from app.storage.local.store import LocalStore
 from app.table.existing_table import TableLocation
 from app.time_texts import duration
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 from tests.support.waiting import wait_until
 
 ROOT = "data/readings"

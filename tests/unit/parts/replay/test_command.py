@@ -11,8 +11,8 @@ from app.model import Rejected, TopicPartition
 from app.reason_texts import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
+from tests.support.environment import local_settings
 from tests.support.journals import keep_journal
-from tests.support.local_settings import local_settings
 
 TP = TopicPartition("readings", 3)
 

@@ -18,7 +18,7 @@ from app.service.lake import new_lake, new_location, new_store
 from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
 from tests.support.commands import run_command
-from tests.support.local_settings import local_settings
+from tests.support.environment import local_settings
 
 STATEMENTS = Path(__file__).with_name("statements")
 FOLDERS = {"location": ["Oslo", "Berlin"], "year": ["2024", "2026"], "month": ["01"], "day": ["31"]}
