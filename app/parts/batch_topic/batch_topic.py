@@ -107,10 +107,9 @@ class BatchTopic(Thread):
                     ranges[tp], self._sent[tp] = (-1, end), end
             known = {tp: positions[tp] for tp in ranges if tp in positions}
             at = complete_to(known, self._oldest) if len(known) == len(ranges) else None
-            until = at and datetime.fromtimestamp(at, UTC).isoformat()
             batch = {"batch": f"{log.owner}-{log.batch}", "files": listed, "files_left_out": len(files) - len(listed)}
-            batch = _WITHOUT_BATCH if log.state == "done" else {**batch, "complete_to": until}
-            self._send(table or self._settings.table, ranges, batch)
+            batch["complete_to"] = at and datetime.fromtimestamp(at, UTC).isoformat()
+            self._send(table or self._settings.table, ranges, _WITHOUT_BATCH if log.state == "done" else batch)
 
     def _send(self, table: str, ranges: Ranges, batch: Mapping[str, Any]) -> None:
         for begin in range(0, len(ranges), _MOST_PARTITIONS):
