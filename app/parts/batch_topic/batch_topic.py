@@ -105,8 +105,8 @@ class BatchTopic(Thread):
                     ranges[tp], self._sent[tp] = (min(sent, end) + 1, last), max(sent, last)
                 elif log.state == "done" or (log.state == "kept" and last is not None):
                     ranges[tp], self._sent[tp] = (-1, end), end
-            known = {tp: positions[tp] for tp in ranges if tp in positions}
-            at = complete_to(known, self._oldest) if len(known) == len(ranges) else None
+            own = {tp: positions[tp] for tp in ranges if tp in positions}
+            at = complete_to(own, self._oldest) if len(own) == len(ranges) else None
             batch = {"batch": f"{log.owner}-{log.batch}", "files": listed, "files_left_out": len(files) - len(listed)}
             batch["complete_to"] = at and datetime.fromtimestamp(at, UTC).isoformat()
             self._send(table or self._settings.table, ranges, _WITHOUT_BATCH if log.state == "done" else batch)
