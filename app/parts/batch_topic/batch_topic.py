@@ -32,7 +32,7 @@ _BOUNDS: Final = {
     "max.in.flight.requests.per.connection": 1,  # keeps the order
     "queue.buffering.max.messages": 1_000,
     "queue.buffering.max.kbytes": 16 * 1024,
-    "statistics.interval.ms": 0,
+    "linger.ms": 0,  # a killed replica sends no event
 }
 _MOST_FILES: Final = 500_000  # bytes of the files in an event; Kafka's default limit of an event is 1 MB
 _MOST_PARTITIONS: Final = 1_000  # in an event; each needs at most 350 bytes
