@@ -76,7 +76,7 @@ class Input(Area):
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
     """Topic that receives an event for each message key that has timed out. The topic must exist."""
     batch_topic: str | None = env("BATCH_TOPIC")
-    """Topic that receives an event for each batch that is in the lake. The topic must exist."""
+    """Topic that receives an event for each batch in the lake. The topic must exist, and the user needs Write on it."""
 
     @property
     def topics(self) -> tuple[str, ...]:

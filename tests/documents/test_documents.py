@@ -72,6 +72,7 @@ ELSEWHERE = {
 }
 # Variables that libraries and tests read, and values of options.
 OTHERS = {
+    "CRON_TZ",
     "AWS_CA_BUNDLE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_ENDPOINT_URL_GLUE",

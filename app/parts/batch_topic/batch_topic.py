@@ -32,7 +32,7 @@ _BOUNDS: Final = {
     "max.in.flight.requests.per.connection": 1,  # keeps the order
     "queue.buffering.max.messages": 1_000,
     "queue.buffering.max.kbytes": 16 * 1024,
-    "statistics.interval.ms": 0,
+    "linger.ms": 0,  # a killed replica sends no event
 }
 _MOST_FILES: Final = 500_000  # bytes of the files in an event; Kafka's default limit of an event is 1 MB
 _MOST_PARTITIONS: Final = 1_000  # in an event; each needs at most 350 bytes
@@ -105,12 +105,11 @@ class BatchTopic(Thread):
                     ranges[tp], self._sent[tp] = (min(sent, end) + 1, last), max(sent, last)
                 elif log.state == "done" or (log.state == "kept" and last is not None):
                     ranges[tp], self._sent[tp] = (-1, end), end
-            known = {tp: positions[tp] for tp in ranges if tp in positions}
-            at = complete_to(known, self._oldest) if len(known) == len(ranges) else None
-            until = at and datetime.fromtimestamp(at, UTC).isoformat()
+            own = {tp: positions[tp] for tp in ranges if tp in positions}
+            at = complete_to(own, self._oldest) if len(own) == len(ranges) else None
             batch = {"batch": f"{log.owner}-{log.batch}", "files": listed, "files_left_out": len(files) - len(listed)}
-            batch = _WITHOUT_BATCH if log.state == "done" else {**batch, "complete_to": until}
-            self._send(table or self._settings.table, ranges, batch)
+            batch["complete_to"] = at and datetime.fromtimestamp(at, UTC).isoformat()
+            self._send(table or self._settings.table, ranges, _WITHOUT_BATCH if log.state == "done" else batch)
 
     def _send(self, table: str, ranges: Ranges, batch: Mapping[str, Any]) -> None:
         for begin in range(0, len(ranges), _MOST_PARTITIONS):

@@ -217,8 +217,16 @@ def test_a_topic_that_is_gone_is_no_outage_of_kafka() -> None:
     assert caught.value.system == "topic"
 
 
-@pytest.mark.parametrize("moment", [datetime(1900, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)])
-def test_a_time_before_1970_is_before_all_records(moment: datetime) -> None:
+@pytest.mark.parametrize(
+    ("moment", "milliseconds"),
+    [
+        (datetime(1900, 1, 1, tzinfo=UTC), 0),
+        (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), 0),
+        (datetime(2026, 11, 1, microsecond=1_000, tzinfo=UTC), 1_793_491_200_001),
+        (datetime(2026, 11, 1, microsecond=1_001, tzinfo=UTC), 1_793_491_200_002),
+    ],
+)
+def test_a_time_is_rounded_up_and_not_negative(moment: datetime, milliseconds: int) -> None:
     """Kafka takes no negative time but its words: -1 is the end."""
     asked = list[int]()
 
@@ -228,4 +236,4 @@ def test_a_time_before_1970_is_before_all_records(moment: datetime) -> None:
 
     offsets = GroupOffsets(SimpleNamespace(offsets_for_times=offsets_for_times), admin=None)
     assert offsets.since(moment, {P0: 100}) == {P0: 7}
-    assert asked == [0]
+    assert asked == [milliseconds]

@@ -113,9 +113,10 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
     run.announces("pending", progress(P0, 19, to=29), batch=2, files=1)
     run.announces("pending", progress(P0, 29, to=39), progress(P1, 4, to=6), batch=3, files=1)
     run.producer.refusal = None
+    run.refuses(0, GONE)  # the older event, later
     run.topic._turn()
     first, rest = run.producer.sent
-    assert (ranges(first), ranges(rest), rest["files"]) == ([(0, 10, 19)], [(0, 20, 39), (1, 5, 6)], None)
+    assert (ranges(first), ranges(rest), rest["files"]) == ([(0, 10, 19)], [(0, 10, 39), (1, 5, 6)], None)
     run.refuses(1, GONE)
     run.topic._turn()
     run.producer.answers[2](None, None)
@@ -123,16 +124,6 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
     assert run.producer.sent[2:] == [rest]
     assert "Events are merged or left out" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
-
-
-def test_an_older_event_that_is_refused_later_extends_the_merged_one(run: Run) -> None:
-    run.announces("pending", progress(P0, 9, to=19), batch=1)
-    run.producer.refusal = FULL
-    run.announces("pending", progress(P0, 19, to=29), batch=2)
-    run.producer.refusal = None
-    run.refuses(0, GONE)
-    run.topic._turn()
-    assert ranges(run.producer.sent[-1]) == [(0, 10, 29)]
 
 
 def test_what_is_too_large_loses_its_files_and_is_then_left_out(run: Run) -> None:

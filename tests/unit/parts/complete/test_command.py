@@ -62,7 +62,7 @@ class Kafka(GroupOffsets):
         return [*records, KafkaMessage(None, of_topic=TP.topic, at=20, failure=KafkaError(KafkaError._PARTITION_EOF))]
 
 
-def progress(end: int, to: int | None = None, topic_id: str = "id", **more: str) -> Progress:
+def progress(end: int, to: int | None = None, topic_id: str = "id", **more: Any) -> Progress:
     return Progress(topic=TP.topic, partition=0, end=end, first=to and end + 1, to=to, topic_id=topic_id, **more)
 
 
