@@ -6,6 +6,7 @@ from typing import Final
 
 _SHORTEST: Final = 6  # a shorter secret is a common word, such as admin; removing the word would reveal the secret
 _WHOLE_WORDS: Final = 8  # a shorter secret is only removed as a complete word
+_LONGEST: Final = 16_384  # a longer secret is only found as plain text, because other forms need much memory
 _HIDDEN: Final = "***"
 
 # In an address, only scheme, host and path remain. A user in front of the host, or a query, may contain a secret.
@@ -14,7 +15,7 @@ _ADDRESS: Final = re.compile(
 )
 _UNKNOWN: Final = re.compile(  # for example a new token of another system; words are shorter
     r"""\b((?:bearer|basic)(?:\s|\+|%20)+|\w{0,30}(?:token|secret|password|sig(?:nature)?|credential|authorization"""
-    r"""|(?:api|access|account|private)[_-]?key)["']?\s{0,3}[:=]\s{0,3}["']?)[a-z0-9._~+/=%-]{16,}""",
+    r"""|(?:api|access|account|private)[_-]?key)[\\"']{0,3}\s{0,3}[:=>]\s{0,3}[\\"']{0,3})[a-z0-9._~+/=%-]{16,}""",
     re.IGNORECASE,
 )
 _INSIDE: Final = re.compile(  # in a connection string, or in a JSON object
@@ -45,6 +46,8 @@ def add_login(header: str | None) -> None:
 
 def _in_any_form(secret: str) -> re.Pattern[str]:
     """Returns a pattern that finds the secret as plain, escaped, base64 or hexadecimal text."""
+    if len(secret) > _LONGEST:
+        return re.compile(re.escape(secret))
     raw = secret.encode(errors="surrogateescape")
     coded = "".join("[+-]" if char == "+" else "[/_]" if char == "/" else char for char in b64encode(raw).decode())
     edge = r"\b" if len(secret) < _WHOLE_WORDS else ""

@@ -64,7 +64,7 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
         True,
         "app.parts.iceberg.catalog_address:contradictions",
         "app.parts.iceberg.column_names:refusal_of_name",
-        "app.parts.iceberg.lent_keys:new_lender",
+        "app.parts.iceberg.lent_keys:Lender",
     ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by URI scheme

@@ -5,9 +5,8 @@ of the settings. Properties of the table, which other users may change, cannot c
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
 from pyiceberg.catalog import load_catalog
@@ -15,13 +14,17 @@ from pyiceberg.catalog.rest import ACCESS_DELEGATION_DEFAULT, RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from app.catalog.base import RestartError
-from app.errors import ConfigError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import fits_header
 from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.restricted_catalog import NAME, properties_with
 from app.parts.iceberg.table import translated
 from app.redaction import add_login
+from app.work_pool import WorkPool
 
+_DEADLINE_SECONDS: Final = 60.0  # pyiceberg has no time-out for a complete answer
+_REUSE_SECONDS: Final = 2.0  # threads that wait for the same answer do not request keys one after the other
+_LONGEST: Final = 16_384  # characters of a key or token
 _FIELDS: Final = ("access-key-id", "secret-access-key", "session-token", "session-token-expires-at-ms")
 _UNKNOWN_SECONDS: Final = 300  # if the answer does not contain the end of the keys
 _LEAST_SECONDS: Final = 5  # botocore refuses keys that expire while it reads them
@@ -32,14 +35,34 @@ _GRANT: Final = (
 )
 
 
-def new_lender(target: IcebergTarget) -> Callable[[], Mapping[str, str]]:
-    """Return a function that requests new keys, in the form of botocore. Only one thread may call the function."""
-    return partial(_request_keys, target, [])
+class Lender:
+    """Requests new keys, in the form of botocore. Only one thread may call an instance at a time."""
+
+    def __init__(self, target: IcebergTarget) -> None:
+        table = f"{target.namespace}.{target.table}"
+        self._doing = f"requesting keys for the Iceberg table {table} from the catalog {target.url}"
+        self._target = target
+        self._catalogs: list[RestCatalog] = []
+        self._last: Mapping[str, str] | ConnectorError = {}
+        self._reuse_until = 0.0
+
+    def __call__(self) -> Mapping[str, str]:
+        if time.monotonic() >= self._reuse_until:
+            answer = WorkPool("keys").submit(_request_keys, self._target, self._catalogs, self._doing)
+            try:
+                self._last = answer.result(_DEADLINE_SECONDS)
+            except TimeoutError:
+                self._catalogs = []  # the thread may still use the former one
+                self._last = RetryableError(self._doing, "no answer in time")
+            except ConnectorError as error:
+                self._last = error
+            self._reuse_until = time.monotonic() + _REUSE_SECONDS
+        if isinstance(self._last, ConnectorError):
+            raise self._last.with_traceback(None)
+        return self._last
 
 
-def _request_keys(target: IcebergTarget, catalogs: list[RestCatalog]) -> Mapping[str, str]:
-    table = f"{target.namespace}.{target.table}"
-    doing = f"requesting keys for the Iceberg table {table} from the catalog {target.url}"
+def _request_keys(target: IcebergTarget, catalogs: list[RestCatalog], doing: str) -> Mapping[str, str]:
     try:
         if not catalogs:
             catalogs.append(_new_catalog(target, doing))
@@ -50,8 +73,8 @@ def _request_keys(target: IcebergTarget, catalogs: list[RestCatalog]) -> Mapping
         raise translated(doing, error) from None
     folder = f"{answer.metadata.location.rstrip('/')}/"
     lent = {**answer.config, **RestCatalog._resolve_storage_credentials(answer.storage_credentials, folder)}
-    access_key, secret_key, token, end = (str(lent.get(f"s3.{name}", "")) for name in _FIELDS)
-    if not all(map(fits_header, (access_key, secret_key, token))):
+    access_key, secret_key, token, end = (str(lent.get(f"s3.{name}") or "") for name in _FIELDS)
+    if not all(fits_header(each) and len(each) <= _LONGEST for each in (access_key, secret_key, token)):
         raise FatalError(doing, "the answer contains no temporary keys for S3", _GRANT)
     for secret in (secret_key, token):
         add_login(f"Bearer {secret}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,6 +15,7 @@ from botocore.exceptions import CredentialRetrievalError, IncompleteReadError
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
+from app.storage.s3.errors import REVOKED
 from app.storage.targets import S3Target, is_aws_address
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client"
         # Some stores other than AWS refuse uploads with the checksums that boto3 adds since 1.36.
         is_aws = target.endpoint_url is None or is_aws_address(target.endpoint_url)
         checksums: Literal["when_supported", "when_required"] = "when_supported" if is_aws else "when_required"
-        client = _session(target).client(
+        session = _session(target)
+        client = session.client(
             "s3",
             endpoint_url=target.endpoint_url,
             config=Config(
@@ -68,6 +71,8 @@ def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client"
     except ValueError as error:  # raised by botocore's check of endpoint and region
         raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
     client.meta.events.register("before-parse.s3", _require_all)
+    if target.lend and isinstance(credentials := session.get_credentials(), _LentCredentials):
+        client.meta.events.register("after-call.s3", credentials.end_if_revoked)
     return client
 
 
@@ -87,6 +92,11 @@ class _LentCredentials(DeferredRefreshableCredentials):
 
     _advisory_refresh_timeout = 120  # seconds before the end; the default, 15 minutes, is the whole time of some keys
     _mandatory_refresh_timeout = 15
+
+    def end_if_revoked(self, parsed: Mapping[str, Any], **_: object) -> None:
+        """Lets the next request refresh the keys if the store no longer accepts them."""
+        if parsed.get("Error", {}).get("Code") in REVOKED:
+            self._expiry_time = datetime.now(UTC)
 
 
 def _fetch(fetcher: AssumeRoleCredentialFetcher) -> Any:

@@ -58,6 +58,8 @@ _RULES = ErrorRules(
         "InvalidTokenId": Rule(FatalError, _SESSION_HINT),
     }
 )
+# Codes for temporary keys that the store no longer accepts.
+REVOKED = {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId"}
 _WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed"}
 _REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
@@ -145,7 +147,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
 
 
 def _of_lent_key(error: boto.ClientError, refusal: ConnectorError, bucket: str, keys: str) -> ConnectorError:
-    if error_code(error) in ("InvalidAccessKeyId", "InvalidToken", "InvalidTokenId"):  # revoked
+    if error_code(error) in REVOKED:
         return RetryableError(refusal.doing, refusal.cause, _LENT_HINT)
     if type(refusal) is FatalError and status_of(error) == HTTPStatus.FORBIDDEN:
         missing = _missing_right(error.operation_name, refusal.cause, bucket, keys)

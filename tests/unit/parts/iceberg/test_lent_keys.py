@@ -1,5 +1,6 @@
 """Keys for S3 that an Iceberg catalog lends: which it accepts, until when, and what is said if there are none."""
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from app.catalog.base import RestartError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.parts.iceberg.catalog_address import IcebergTarget
-from app.parts.iceberg.lent_keys import new_lender
+from app.parts.iceberg.lent_keys import Lender
 from app.redaction import redact
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
@@ -66,7 +67,7 @@ def answering(
 
 
 def lend(url: str) -> Mapping[str, str]:
-    return new_lender(IcebergTarget(url, {"uri": url}, "s3://lake", "lake", "readings", "group", 1.0))()
+    return Lender(IcebergTarget(url, {"uri": url}, "s3://lake", "lake", "readings", "group", 1.0))()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,7 @@ def test_keys_for_the_folder_of_the_table_are_used_until_they_end(
         ({}, FatalError, "contains no temporary keys for S3. In the catalog, allow this login to write the table"),
         (KEYS | {"s3.session-token": ""}, FatalError, "no temporary keys"),
         (KEYS | {"s3.access-key-id": "two words"}, FatalError, "no temporary keys"),
+        (KEYS | {"s3.session-token": "/" * 2**20}, FatalError, "no temporary keys"),
         (KEYS | ends_in(hours=-1), RetryableError, "keys that have expired"),
     ],
 )
@@ -134,21 +136,32 @@ def test_a_refusal_is_told_as_it_is(
 
 def test_only_a_rest_catalog_lends_keys(bench: IcebergBench) -> None:
     with pytest.raises(ConfigError, match="only REST catalogs issue keys"):
-        new_lender(IcebergTarget("", bench.properties, "s3://lake", "lake", "readings", "group", 1.0))()
+        Lender(IcebergTarget("", bench.properties, "s3://lake", "lake", "readings", "group", 1.0))()
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "told"),
+    ("code", "error", "told", "tokens"),
     [
-        ("AccessDenied", FatalError, "Let the Iceberg catalog issue keys with s3:ListBucket"),
-        ("InvalidAccessKeyId", RetryableError, "The Iceberg catalog has issued these keys"),
+        ("AccessDenied", FatalError, "Let the Iceberg catalog issue keys with s3:ListBucket", ["t1", "t1"]),
+        ("InvalidAccessKeyId", RetryableError, "The Iceberg catalog has issued these keys", ["t1", "t2"]),
+        ("ExpiredToken", RetryableError, "The Iceberg catalog has issued these keys", ["t1", "t2"]),
     ],
 )
-def test_a_store_that_refuses_lent_keys_leads_to_the_catalog(code: str, error: type[ConnectorError], told: str) -> None:
-    lent = {"access_key": "LENT", "secret_key": SECRET, "token": "t", "expiry_time": "2999-01-01T00:00:00+00:00"}
-    with CannedServer(s3_refusal(403, code, "No.")) as server, pytest.raises(error, match=told):
-        S3Store(S3Target("lake", "eu-west-1", server.url, lend=lambda: lent), max_workers=1).find("data/readings/x")
-    assert server.requests[0].headers["x-amz-security-token"] == "t"
+def test_a_store_that_refuses_lent_keys_leads_to_the_catalog(
+    code: str, error: type[ConnectorError], told: str, tokens: list[str]
+) -> None:
+    count = itertools.count(1)
+
+    def lend_next() -> Mapping[str, str]:
+        end = "2999-01-01T00:00:00+00:00"
+        return {"access_key": "LENT", "secret_key": SECRET, "token": f"t{next(count)}", "expiry_time": end}
+
+    with CannedServer(s3_refusal(403, code, "No.")) as server:
+        store = S3Store(S3Target("lake", "eu-west-1", server.url, lend=lend_next), max_workers=1)
+        for _ in tokens:
+            with pytest.raises(error, match=told):
+                store.find("data/readings/x")
+    assert [request.headers["x-amz-security-token"] for request in server.requests] == tokens
 
 
 def test_keys_about_to_end_are_asked_for_again_and_used_while_the_catalog_is_away() -> None:
