@@ -17,22 +17,6 @@ class TestMechanisms:
         assert settings.oauth_token_url == "https://login.example.com/o/token/"
         assert settings.oauth_extensions == "logicalCluster=lkc-1,identityPoolId=pool-1"
 
-    @pytest.mark.parametrize(
-        ("variable", "value", "told"),
-        [
-            ("KAFKA_OAUTH_TOKEN_URL", "", ": must be set with KAFKA_SASL_MECHANISM=OAUTHBEARER"),
-            ("KAFKA_OAUTH_TOKEN_URL", "login.example.com", ""),
-            ("KAFKA_OAUTH_TOKEN_URL", "https://user:hush@login.example.com", ""),
-            ("KAFKA_OAUTH_TOKEN_URL", "https://a b", ""),
-            ("KAFKA_OAUTH_EXTENSIONS", "logicalCluster", "must be name=value"),
-        ],
-    )
-    def test_oauth_needs_an_address_and_pairs(self, variable: str, value: str, told: str) -> None:
-        (problem,) = problems(**(OAUTH | {variable: value}))
-        assert problem.startswith(variable)
-        assert told in problem
-        assert "hush" not in problem
-
     @pytest.mark.parametrize("mechanism", ["AWS_MSK_IAM", "GSSAPI"])
     def test_without_a_password(self, mechanism: str) -> None:
         load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM=mechanism)
@@ -70,21 +54,6 @@ class TestClientConfig:
             "ssl.keystore.password": "hush",
         }
         assert "hush" not in repr(settings) + str(settings.summary())
-
-    @pytest.mark.parametrize(
-        ("config", "told"),
-        [
-            ('{"hush"', "must be a JSON object"),
-            ('{"linger.ms": ["hush"]}', "must set linger.ms to a text, a number, true or false"),
-            ('{"sasl.password": "hush"}', "must not set sasl.password: set KAFKA_SASL_PASSWORD instead"),
-            ('{"enable.auto.commit": true}', "must not set enable.auto.commit: the connector needs its own value"),
-            ('{"ssl.ca.pem": "hush"}', "must not set ssl.ca.pem: set KAFKA_SSL_CA_LOCATION instead"),
-        ],
-    )
-    def test_refused(self, config: str, told: str) -> None:
-        (problem,) = problems(KAFKA_CLIENT_CONFIG=config)
-        assert problem.startswith(f"KAFKA_CLIENT_CONFIG: {told}")
-        assert "hush" not in problem
 
 
 def test_offline_needs_no_login(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ LOGIN = {"KAFKA_SECURITY_PROTOCOL": "sasl_ssl", "KAFKA_SASL_MECHANISM": "scram-s
 LOGIN |= {"KAFKA_SASL_USERNAME": "user", "KAFKA_SASL_PASSWORD": "pw"}
 PAIR = {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CERTIFICATE": __file__, "KAFKA_SSL_KEY": __file__}
 PLAIN = {**LOGIN, "KAFKA_SASL_MECHANISM": "PLAIN"}
+OAUTH = {**LOGIN, "KAFKA_SASL_MECHANISM": "oauthbearer", "KAFKA_OAUTH_TOKEN_URL": "https://login.example.com/o/token/"}
+TOKEN_URL = "KAFKA_OAUTH_TOKEN_URL"
 NO_OAUTH = "has no effect without KAFKA_SASL_MECHANISM=OAUTHBEARER"
 REGISTRY = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "https://registry"}
 REGISTRY_USER = {**REGISTRY, "SCHEMA_REGISTRY_USERNAME": "u"}
@@ -183,6 +185,19 @@ class TestSingleValues:
             ),
             ({**LOGIN, "KAFKA_SASL_USERNAME": ""}, "USERNAME: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
             ({**LOGIN, "KAFKA_SASL_PASSWORD": ""}, "PASSWORD: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
+            ({**OAUTH, TOKEN_URL: ""}, f"{TOKEN_URL}: must be set with KAFKA_SASL_MECHANISM=OAUTHBEARER"),
+            ({**OAUTH, TOKEN_URL: "login.example.com"}, TOKEN_URL),
+            ({**OAUTH, TOKEN_URL: "https://user:hush@login.example.com"}, TOKEN_URL),
+            ({**OAUTH, TOKEN_URL: "https://a b"}, TOKEN_URL),
+            ({**OAUTH, "KAFKA_OAUTH_EXTENSIONS": "logicalCluster"}, "must be name=value"),
+            ({"KAFKA_CLIENT_CONFIG": '{"hush"'}, "KAFKA_CLIENT_CONFIG: must be a JSON object"),
+            (
+                {"KAFKA_CLIENT_CONFIG": '{"linger.ms": ["hush"]}'},
+                "must set linger.ms to a text, a number, true or f",
+            ),
+            ({"KAFKA_CLIENT_CONFIG": '{"sasl.password": "hush"}'}, "sasl.password: set KAFKA_SASL_PASSWORD instead"),
+            ({"KAFKA_CLIENT_CONFIG": '{"enable.auto.commit": true}'}, "commit: the connector needs its own value"),
+            ({"KAFKA_CLIENT_CONFIG": '{"ssl.ca.pem": "hush"}'}, "ssl.ca.pem: set KAFKA_SSL_CA_LOCATION instead"),
             ({**PLAIN, "KAFKA_OAUTH_TOKEN_URL": "https://a"}, f'KAFKA_OAUTH_TOKEN_URL="https://a": {NO_OAUTH}'),
             ({**PLAIN, "KAFKA_OAUTH_SCOPE": "a"}, f'KAFKA_OAUTH_SCOPE="a": {NO_OAUTH}'),
             ({**PLAIN, "KAFKA_OAUTH_EXTENSIONS": "a=b"}, f'KAFKA_OAUTH_EXTENSIONS="a=b": {NO_OAUTH}'),
