@@ -29,12 +29,14 @@ from dev.parsed_classes import archive_variables, make_archive
 from dev.promtool import promtool_program
 from dev.schema_registry import LocalSchemaRegistry
 from tests import night, side_by_side, targets
+from tests.services.kafka_container import docker_engine, kafka_container
 from tests.services.shared import shared_broker
 from tests.support.unavailable import cannot_run
 from tests.support.waiting import TookTooLong
 
 REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
+ENGINE = pytest.StashKey[str | None]()
 SHARED = pytest.StashKey[Path]()
 
 
@@ -56,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[ENGINE] = docker_engine()
     if side_by_side.is_worker(config):
         side_by_side.take_ports_of_its_own(config)
         config.stash[SHARED] = Path(config.workerinput["shared"])  # type: ignore[attr-defined] # by xdist
@@ -107,9 +110,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     side_by_side.longest_first(items, side_by_side.known_durations())
 
 
-def pytest_report_header() -> str:
-    stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server, Azure from Azurite"
-    return f"services (native processes): Kafka {KAFKA_VERSION}, {stores}"
+def pytest_report_header(config: pytest.Config) -> str:
+    engine = config.stash[ENGINE]
+    how = f"by testcontainers, Docker engine {engine}" if engine else "native process, no Docker engine answers"
+    # MinIO's images are no longer published: stores run natively either way
+    stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server, Azure from Azurite (native processes)"
+    return f"services: Kafka {KAFKA_VERSION} ({how}), {stores}"
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +161,8 @@ helm_program = _fixture(lambda: nullcontext(HELM.path()))
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A Kafka broker of this run of the tests; topics do not come into being by themselves on it."""
-    with _service(partial(shared_broker, pytestconfig.stash[SHARED], LocalKafka), pytestconfig) as broker:
+    start = kafka_container if pytestconfig.stash[ENGINE] else LocalKafka
+    with _service(partial(shared_broker, pytestconfig.stash[SHARED], start), pytestconfig) as broker:
         yield broker
 
 
