@@ -39,9 +39,9 @@ class GuardedKafka(LocalKafka):
         )
         self._free = iter(_USERS)
 
-    def login(self, *rights: Right) -> dict[str, str]:
-        """The settings of the connector for a new user who has these rights alone."""
-        user = next(self._free)
+    def login(self, *rights: Right, user: str = "") -> dict[str, str]:
+        """The settings of the connector for a new user who has these rights alone, or of ``user`` with more rights."""
+        user = user or next(self._free)
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         bindings = [
             AclBinding(

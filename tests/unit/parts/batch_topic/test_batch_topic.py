@@ -20,7 +20,7 @@ from tests.support.environment import load
 
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 FULL = BufferError("Local: Queue full")
-GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
+GONE = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class Producer:
@@ -56,9 +56,6 @@ class Run:
         listed = tuple(DataFile(f"data/t/{n}.parquet", {"day": "1"}, rows=2, size=3) for n in range(files))
         log = AssignmentLog(seq=1, owner="a", writer="a", state=state, batch=batch, partitions=partitions, files=listed)
         self.topic._announce("", log)
-
-    def refuses(self, number: int, code: int) -> None:
-        self.producer.answers[number](KafkaError(code), None)
 
 
 @pytest.fixture
@@ -113,11 +110,11 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
     run.announces("pending", progress(P0, 19, to=29), batch=2, files=1)
     run.announces("pending", progress(P0, 29, to=39), progress(P1, 4, to=6), batch=3, files=1)
     run.producer.refusal = None
-    run.refuses(0, GONE)  # the older event, later
+    run.producer.answers[0](GONE, None)  # the older event, later
     run.topic._turn()
     first, rest = run.producer.sent
     assert (ranges(first), ranges(rest), rest["files"]) == ([(0, 10, 19)], [(0, 10, 39), (1, 5, 6)], None)
-    run.refuses(1, GONE)
+    run.producer.answers[1](GONE, None)
     run.topic._turn()
     run.producer.answers[2](None, None)
     run.topic._turn()
@@ -129,7 +126,7 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
 def test_what_is_too_large_loses_its_files_and_is_then_left_out(run: Run) -> None:
     run.announces("pending", progress(P0, 9, to=19), batch=1, files=1)
     for number in range(2):
-        run.refuses(number, KafkaError.MSG_SIZE_TOO_LARGE)
+        run.producer.answers[number](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
         run.topic._turn()
     assert [each["files"] is None for each in run.producer.sent] == [False, True]
 
