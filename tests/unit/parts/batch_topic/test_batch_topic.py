@@ -97,13 +97,6 @@ def test_a_batch_of_a_former_owner_does_not_say_where_it_begins(run: Run) -> Non
     )
 
 
-def test_an_event_stays_below_kafkas_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_topic, "_MOST_FILES", 200)
-    run.announces("pending", progress(P0, 9, to=19), batch=1, files=5)
-    (event,) = run.producer.sent
-    assert (len(event["files"]), event["files_left_out"]) == (2, 3)
-
-
 def test_events_without_room_or_refused_become_one_without_files(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     run.announces("pending", progress(P0, 9, to=19), batch=1, files=1)
     run.producer.refusal = FULL
@@ -131,10 +124,11 @@ def test_what_is_too_large_loses_its_files_and_is_then_left_out(run: Run) -> Non
     assert [each["files"] is None for each in run.producer.sent] == [False, True]
 
 
-def test_many_partitions_are_in_several_events(run: Run) -> None:
+def test_an_event_stays_below_kafkas_limit(run: Run) -> None:
     tps = [TopicPartition("t" * 249, number) for number in range(2_500)]
-    run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=1_000)
+    run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=8_000)
     assert [len(each["partitions"]) for each in run.producer.sent] == [1_000, 1_000, 500]
+    assert [len(each["files"]) + each["files_left_out"] for each in run.producer.sent] == [8_000] * 3
     assert max(len(json.dumps(each)) for each in run.producer.sent) < 1_000_000
 
 
