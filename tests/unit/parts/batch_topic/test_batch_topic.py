@@ -128,7 +128,9 @@ def test_an_event_stays_below_kafkas_limit(run: Run) -> None:
     tps = [TopicPartition("t" * 249, number) for number in range(2_500)]
     run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=8_000)
     assert [len(each["partitions"]) for each in run.producer.sent] == [1_000, 1_000, 500]
-    assert [len(each["files"]) + each["files_left_out"] for each in run.producer.sent] == [8_000] * 3
+    assert {
+        each["files_left_out"] > 0 and len(each["files"]) + each["files_left_out"] for each in run.producer.sent
+    } == {8_000}
     assert max(len(json.dumps(each)) for each in run.producer.sent) < 1_000_000
 
 
