@@ -47,9 +47,9 @@ class GuardedKafka(LocalKafka):
         )
         self._free = iter(_USERS)
 
-    def login(self, *rights: Right) -> dict[str, str]:
-        """The settings of the connector for a new user who has these rights alone."""
-        user = next(self._free)
+    def login(self, *rights: Right, user: str = "") -> dict[str, str]:
+        """The settings of the connector for a new user who has these rights alone, or of ``user`` with more rights."""
+        user = user or next(self._free)
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         bindings = [
             AclBinding(
@@ -198,4 +198,16 @@ def test_events_that_may_not_be_sent_do_not_end_the_connector(
         connector.wait_until(lambda: guarded.count(events) > 0, "an event")
     else:
         connector.wait_for_log(f"an event for topic {events} is lost")
+    assert connector.stop() == 0
+
+
+def test_batch_events_go_on_once_the_right_is_granted(guarded: GuardedKafka, scenario: Scenario) -> None:
+    topic = f"batches-{scenario.topic}"
+    guarded.create_topic(topic)
+    login = guarded.login(*of_reader(scenario), *of_topic(topic, "DESCRIBE"))
+    connector = scenario.connector(scenario.local_store, login, BATCH_TOPIC=topic)
+    scenario.wait_until_committed(100, by=connector)
+    connector.wait_for_log("authorization failed. Events are merged or left out")
+    guarded.login(*of_topic(topic, "WRITE"), user=login["KAFKA_SASL_USERNAME"])
+    connector.wait_until(lambda: guarded.count(topic) > 0, "an event")
     assert connector.stop() == 0

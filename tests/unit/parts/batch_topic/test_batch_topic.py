@@ -20,7 +20,7 @@ from tests.support.environment import load
 
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 FULL = BufferError("Local: Queue full")
-GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
+GONE = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class Producer:
@@ -56,9 +56,6 @@ class Run:
         listed = tuple(DataFile(f"data/t/{n}.parquet", {"day": "1"}, rows=2, size=3) for n in range(files))
         log = AssignmentLog(seq=1, owner="a", writer="a", state=state, batch=batch, partitions=partitions, files=listed)
         self.topic._announce("", log)
-
-    def refuses(self, number: int, code: int) -> None:
-        self.producer.answers[number](KafkaError(code), None)
 
 
 @pytest.fixture
@@ -100,24 +97,17 @@ def test_a_batch_of_a_former_owner_does_not_say_where_it_begins(run: Run) -> Non
     )
 
 
-def test_an_event_stays_below_kafkas_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_topic, "_MOST_FILES", 200)
-    run.announces("pending", progress(P0, 9, to=19), batch=1, files=5)
-    (event,) = run.producer.sent
-    assert (len(event["files"]), event["files_left_out"]) == (2, 3)
-
-
 def test_events_without_room_or_refused_become_one_without_files(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     run.announces("pending", progress(P0, 9, to=19), batch=1, files=1)
     run.producer.refusal = FULL
     run.announces("pending", progress(P0, 19, to=29), batch=2, files=1)
     run.announces("pending", progress(P0, 29, to=39), progress(P1, 4, to=6), batch=3, files=1)
     run.producer.refusal = None
-    run.refuses(0, GONE)  # the older event, later
+    run.producer.answers[0](GONE, None)  # the older event, later
     run.topic._turn()
     first, rest = run.producer.sent
     assert (ranges(first), ranges(rest), rest["files"]) == ([(0, 10, 19)], [(0, 10, 39), (1, 5, 6)], None)
-    run.refuses(1, GONE)
+    run.producer.answers[1](GONE, None)
     run.topic._turn()
     run.producer.answers[2](None, None)
     run.topic._turn()
@@ -129,15 +119,18 @@ def test_events_without_room_or_refused_become_one_without_files(run: Run, caplo
 def test_what_is_too_large_loses_its_files_and_is_then_left_out(run: Run) -> None:
     run.announces("pending", progress(P0, 9, to=19), batch=1, files=1)
     for number in range(2):
-        run.refuses(number, KafkaError.MSG_SIZE_TOO_LARGE)
+        run.producer.answers[number](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
         run.topic._turn()
     assert [each["files"] is None for each in run.producer.sent] == [False, True]
 
 
-def test_many_partitions_are_in_several_events(run: Run) -> None:
+def test_an_event_stays_below_kafkas_limit(run: Run) -> None:
     tps = [TopicPartition("t" * 249, number) for number in range(2_500)]
-    run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=1_000)
+    run.announces("pending", *(progress(tp, 9, to=10**12) for tp in tps), batch=1, files=8_000)
     assert [len(each["partitions"]) for each in run.producer.sent] == [1_000, 1_000, 500]
+    assert {
+        each["files_left_out"] > 0 and len(each["files"]) + each["files_left_out"] for each in run.producer.sent
+    } == {8_000}
     assert max(len(json.dumps(each)) for each in run.producer.sent) < 1_000_000
 
 

@@ -86,7 +86,6 @@ FILES = (DataFile("data/readings/a.parquet", {}, rows=1, size=1),)
         ("done", progress(20, topic_id=""), (), 20, 20, ("recreated", -1)),
         ("begun", None, range(20), 20, 10, ("complete", 10)),  # the group began at this offset
         ("begun", None, range(20), 20, 9, ("unclaimed", 9)),
-        ("begun", None, range(20), 20, 20, ("complete", 10)),
         ("begun", None, range(20), 20, None, ("unclaimed", 0)),
         ("done", None, range(20), 20, 20, ("unclaimed", 0)),  # a deleted claim, and a tool has set the offset
         ("done", None, range(12, 20), 20, None, ("complete", 0)),
@@ -111,9 +110,9 @@ def test_a_partition_is_complete_if_the_log_has_its_last_record_before_the_momen
         for each in tps:
             owner = "b" if state == "lost" and each == owned else "a"
             journal.claim(each.tp).write(PartitionClaim(seq=1, owner=owner))
-        is_done, listed = state not in ("pending", "kept"), tps[1:] if state == "short" else tps
-        begin = {"state": "done"} if is_done else {"state": state, "files": FILES}
-        journal.log("a").write(AssignmentLog(seq=1, owner="a", writer="a", partitions=listed, **begin))
+        batch = {"state": state, "files": FILES} if state in ("pending", "kept") else {}
+        listed = tps[1:] if state == "short" else tps
+        journal.log("a").write(AssignmentLog(seq=1, owner="a", writer="a", partitions=listed, **batch))
     if state == "begun":
         path = tmp_path / topic_folder("data/readings", "group", TP.topic) / "first-offsets"
         path.write_text('{"topic_id": "id", "cluster_id": "", "since": 0, "offsets": {"0": 10, "1": 0}}')
@@ -124,14 +123,19 @@ def test_a_partition_is_complete_if_the_log_has_its_last_record_before_the_momen
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
 
 
-@pytest.mark.parametrize("error", [FatalError("asking Kafka", "no right"), ValueError("a bug")])
-def test_only_missing_records_end_with_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    monkeypatch.setattr(command, "_list_partitions", Mock(side_effect=error))
-    assert run_command(local_settings(tmp_path), "complete", "--to", "2026-01-01") == 2
+def test_only_missing_records_end_with_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_list_partitions", Mock(side_effect=[FatalError("asking", "no right"), ValueError]))
+    assert [run_command(local_settings(tmp_path), "complete", "--to", "2026-01-01") for _ in range(2)] == [2, 2]
 
 
 def test_the_future_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(local_settings(tmp_path), "complete", "--to", "2999-01-01") == 2
     assert "--to 2999-01-01T00:00:00+00:00 is in the future" in capsys.readouterr().err
+
+
+def test_a_missing_topic_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "listing_topics", lambda _: lambda: ["a"])
+    assert run_command(local_settings(tmp_path, input="a,b"), "complete", "--to", "2026-01-01") == 2
+    assert "the input topic 'b': it does not exist" in capsys.readouterr().err
