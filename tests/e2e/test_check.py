@@ -158,6 +158,6 @@ def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     assert warning.endswith("The connector reads the topic once it exists")
     details = {(each["check"], each.get("table")): each["detail"] for each in told}
     assert details["group", None].endswith("no offset is committed yet")
-    assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")
-    assert "of 1 record 1 bad" in details["plan", f"raw_{payments}"]
+    assert details["plan", f"raw_{orders}"].startswith("records 1 of the newest: 1 row, 0 bad, ")
+    assert "0 rows, 1 bad, " in details["plan", f"raw_{payments}"]
     assert checked.code == 1
