@@ -213,7 +213,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if self.compact_drop_where and self.catalog_kind.is_table:
             yield (
                 "COMPACT_DROP_WHERE",
-                "does not support CATALOG_TYPE=iceberg: an engine can delete rows of keys without other rows",
+                "does not support CATALOG_TYPE=iceberg: delete keys without other rows in an engine",
             )
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage

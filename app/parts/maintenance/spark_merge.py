@@ -271,7 +271,9 @@ def may_match(
     number = _free_name(_NUMBER, names)
     frame = session.createDataFrame(pa.table({number: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
-    all_columns = session.createDataFrame([], StructType([*frame.schema[1:], *(StructField(*each) for each in types)]))
+    all_columns = session.createDataFrame(
+        [], StructType([*frame.schema.fields[1:], *(StructField(*each) for each in types)])
+    )
     for condition in erased:
         try:
             is_erased = _parsed(session, condition)
