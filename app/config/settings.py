@@ -211,7 +211,10 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if self.compact_newest_by and order:
             yield "COMPACT_NEWEST_BY", f"needs METADATA_COLUMNS with {', '.join(sorted(order))}, to find the newest row"
         if self.compact_drop_where and self.catalog_kind.is_table:
-            yield "COMPACT_DROP_WHERE", "does not support CATALOG_TYPE=iceberg: run DELETE FROM in an engine"
+            yield (
+                "COMPACT_DROP_WHERE",
+                "does not support CATALOG_TYPE=iceberg: delete keys without other rows in an engine",
+            )
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 
@@ -224,7 +227,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about a container that is too small, about logins without encryption, and about old variables.
+        """Warnings about a small container, logins without encryption, deletions in folders of time, and old variables.
 
         If the settings need more than the platform's limit, they are refused. If they need more than a control group's
         limit, this property only contains a warning, because the group may contain other processes.
@@ -234,6 +237,8 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if names := ", ".join(_unencrypted(self)):
             hint = "whoever can read the network reads them. Use https, and SASL_SSL for Kafka"
             warnings.append(f"{names}: logins and records go to another host unencrypted, so {hint}")
+        if self.compact_drop_where and {*TIME_COLUMNS, self.timestamp_column} & {*self.spec.columns}:
+            warnings.append("COMPACT_DROP_WHERE with folders of time: a dropped key may return from an older folder")
         fields = type(self).model_fields
         old = [fields[name] for name in sorted(self.model_fields_set) if fields[name].deprecated]
         return warnings + [f"{field.validation_alias} is deprecated: {field.deprecated}" for field in old]

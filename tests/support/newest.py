@@ -48,7 +48,8 @@ def newest(
     return [
         row
         for row in kept
-        if None in _of(row, key) or any(_of(other, key) == _of(row, key) and other["op"] != dropped for other in kept)
+        if None in _of(row, (*key, *ORDER))
+        or any(_of(other, key) == _of(row, key) and other["op"] != dropped for other in kept)
     ]
 
 

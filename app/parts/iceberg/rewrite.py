@@ -149,6 +149,14 @@ class Rewrite:
         """Return the types of the table's columns."""
         return {field.name: field.type for field in self._ask("reading", self._require_table).schema().as_arrow()}
 
+    def renamed(self) -> set[str]:
+        """Return the columns whose name in a file may differ, or may be the name of another column there."""
+        metadata = self._ask("reading", self._require_table).metadata
+        named = [(name, each.field_id) for each in mapping_of(metadata) for name in each.names]
+        named += ((field.name, field.field_id) for schema in metadata.schemas for field in schema.fields)
+        present = ((field.name, field.field_id) for field in metadata.schema().fields)
+        return {name for name, id_ in present for other, key in named if (other == name) != (key == id_)}
+
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
         """Divide files of one partition into groups. The columns of a group fit into one file."""
         metadata = self._ask("reading", self._require_table).metadata

@@ -43,6 +43,9 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
     selection = _Selection(table, rewrite, listed, options)
     if selection.removal.newest_by:
         selection.removal.require_columns(rewrite.columns(), ())
+        if renamed := rewrite.renamed() & {*selection.removal.newest_by, *ORDER_COLUMNS}:
+            cause = f"an engine has renamed or replaced the column {min(renamed)!r}, so files may contain another one"
+            raise ConfigError("keeping the newest row of each key", cause, "Choose a key of other columns")
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for bins in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):

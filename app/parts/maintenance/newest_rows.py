@@ -8,16 +8,14 @@ import pyarrow.compute as pc
 
 from app.config.parsers import ORDER_COLUMNS
 
-_ROW = "number of the row"
-
 
 def newest_rows(rows: pa.Table, key: Sequence[str]) -> pa.BooleanArray:
     """Return, for each row, whether the row stays. ``rows`` contains the key and ``ORDER_COLUMNS``."""
     partition, offset, at = ORDER_COLUMNS
-    number = pa.arange(0, len(rows))
+    number, name_of_number = pa.arange(0, len(rows)), "_".join([*rows.column_names, "number"])
     has_order = reduce(pc.and_, (pc.is_valid(rows[name]) for name in (*key, *ORDER_COLUMNS))).combine_chunks()
     latest_first = [*((name, "ascending") for name in key), *((name, "descending") for name in (at, partition, offset))]
-    ordered = rows.append_column(_ROW, number).filter(has_order).sort_by(latest_first).combine_chunks()
+    ordered = rows.append_column(name_of_number, number).filter(has_order).sort_by(latest_first).combine_chunks()
     if not len(ordered):
         return pc.invert(has_order)
     changes = reduce(pc.or_, (pc.not_equal(ordered[name][1:], ordered[name][:-1]) for name in key))
@@ -28,5 +26,5 @@ def newest_rows(rows: pa.Table, key: Sequence[str]) -> pa.BooleanArray:
     ordered, group = ordered.filter(in_latest), group.filter(in_latest)
     # The numbers of a later group exceed those of all former groups, so the maximum begins again with each group.
     rank = pc.add(pc.multiply(group, len(rows) + 1), pc.rank(ordered[offset], tiebreaker="dense").cast(pa.int64()))
-    newest = ordered[_ROW].filter(pc.equal(rank, pc.cumulative_max(rank)))
+    newest = ordered[name_of_number].filter(pc.equal(rank, pc.cumulative_max(rank)))
     return pc.or_(pc.is_in(number, newest), pc.invert(has_order))

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -36,7 +36,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started Java and 
 _MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
 _LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
 _NUMBER = "number of the folder"
-_ALONE, _LATEST, _OF_ROWS = "number of a row without a key", "partition of the key's latest row", "result for rows"
+_ADDED = "number of a row without a key", "partition of the key's latest row", "result for rows"
 _MOST_COMPILED = 500  # maximum fields of a table for compiled code; with more, compiling needs too much time and heap
 _CALL = "UnresolvedFunction"  # the class of a function call in Spark's parser
 # Groups of Spark functions that are refused: some functions call Java methods, read files, or show session values.
@@ -195,16 +195,17 @@ class Merge:
         has_key = reduce(and_, (column.isNotNull() for column in key))
         partition, offset, at = map(quoted, ORDER_COLUMNS)
         has_order = partition.isNotNull() & offset.isNotNull() & at.isNotNull()
-        frame = self._frame.withColumn(_ALONE, f.when(~has_key, f.monotonically_increasing_id()))
-        rows_of_key = Window.partitionBy(*key, quoted(_ALONE))
+        alone, latest_partition, of_rows = (_free_name(name, self._frame.columns) for name in _ADDED)
+        frame = self._frame.withColumn(alone, f.when(~has_key, f.monotonically_increasing_id()))
+        rows_of_key = Window.partitionBy(*key, quoted(alone))
         latest = f.max_by(partition, f.when(has_order, f.struct(at, partition)))
-        frame = frame.withColumn(_LATEST, latest.over(rows_of_key))
+        frame = frame.withColumn(latest_partition, latest.over(rows_of_key))
         later_rows = rows_of_key.orderBy(at.desc(), offset.desc()).rowsBetween(Window.unboundedPreceding, -1)
-        in_latest = has_order & (partition == quoted(_LATEST))
-        frame = frame.withColumn(_OF_ROWS, f.max(f.when(in_latest, offset)).over(later_rows))
-        is_newest = in_latest & f.coalesce(quoted(_OF_ROWS) <= offset, f.lit(True))
-        frame = frame.filter(~has_order | is_newest).withColumn(_OF_ROWS, f.every(is_dropped).over(rows_of_key))
-        return frame.filter(~(has_key & quoted(_OF_ROWS)))
+        in_latest = has_order & (partition == quoted(latest_partition))
+        frame = frame.withColumn(of_rows, f.max(f.when(in_latest, offset)).over(later_rows))
+        is_newest = in_latest & f.coalesce(quoted(of_rows) <= offset, f.lit(True))
+        frame = frame.filter(~has_order | is_newest).withColumn(of_rows, f.every(is_dropped).over(rows_of_key))
+        return frame.filter(~(has_key & has_order & quoted(of_rows)))
 
     def _schema_to_read(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns to read, with their types in the files. Spark reads missing columns as nulls."""
@@ -267,9 +268,12 @@ def may_match(
     """
     names = {name: None for values in folders for name in values if name not in columns}
     values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
-    frame = session.createDataFrame(pa.table({_NUMBER: pa.array(range(len(folders)), pa.int64()), **values}))
+    number = _free_name(_NUMBER, names)
+    frame = session.createDataFrame(pa.table({number: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
-    all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
+    all_columns = session.createDataFrame(
+        [], StructType([*frame.schema.fields[1:], *(StructField(*each) for each in types)])
+    )
     for condition in erased:
         try:
             is_erased = _parsed(session, condition)
@@ -279,10 +283,15 @@ def may_match(
         if named <= names.keys():  # without the table's columns, user would be a function of Spark
             frame = frame.filter(is_erased)
     try:
-        matches = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
+        matches = {row[0] for row in frame.select(quoted(number)).collect()}
     except (Py4JJavaError, PySparkException) as error:  # a folder's value is not a number, for example
         raise ValueError(reason_of(error)) from None
-    return [number in matches for number in range(len(folders))]
+    return [index in matches for index in range(len(folders))]
+
+
+def _free_name(name: str, columns: Iterable[str]) -> str:
+    """Return a longer ``name`` that is the name of no column."""
+    return name.rjust(max(map(len, columns), default=0) + 1, "_")
 
 
 def _parsed(session: SparkSession, condition: str) -> Column:

@@ -320,6 +320,13 @@ class TestMemory:
         assert warning in told
 
 
+@pytest.mark.parametrize(("columns", "count"), [("place", 0), ("place,year", 1), ("~year", 0), ("ts_ms", 1)])
+def test_deletions_in_folders_of_time_are_a_warning(columns: str, count: int) -> None:
+    order = {"METADATA_COLUMNS": "__partition,__offset,__timestamp", "TIMESTAMP_COLUMN": "ts_ms"}
+    settings = load(**order, HIVE_COLUMNS=columns, COMPACT_NEWEST_BY="a", COMPACT_DROP_WHERE="op = 'd'")
+    assert len(settings.warnings) == count
+
+
 class WithOld(Settings):
     old: str | None = env("OLD_NAME", deprecated="set NEW_NAME")
 
