@@ -118,7 +118,7 @@ def test_the_newest_rows_are_those_of_a_comparison_of_each_row_with_each_other(
     session: SparkSession, tmp_path: Path, key: list[str], conditions: tuple[str, ...]
 ) -> None:
     rows = random_rows(7, 300)
-    rows = rows.append_column("_" * 11 + "3", rows["n"])  # the query would add this column, if it had no such column
+    rows = rows.append_column("_" * 11 + "3", rows["n"])  # without this column, the query would add one of this name
     paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
     for number, path in enumerate(paths):
         pq.write_table(rows.slice(number * 100, 100), path)

@@ -286,7 +286,7 @@ def may_match(
 
 
 def _free_names(columns: Iterable[str]) -> list[str]:
-    """Return three names that are longer than the names of all columns, so that no column has such a name."""
+    """Return three names that are longer than the names of all columns, and therefore different."""
     return ["_" * max(map(len, columns), default=0) + digit for digit in "123"]
 
 
