@@ -211,10 +211,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         if self.compact_newest_by and order:
             yield "COMPACT_NEWEST_BY", f"needs METADATA_COLUMNS with {', '.join(sorted(order))}, to find the newest row"
         if self.compact_drop_where and self.catalog_kind.is_table:
-            yield (
-                "COMPACT_DROP_WHERE",
-                "does not support CATALOG_TYPE=iceberg: delete keys without other rows in an engine",
-            )
+            yield "COMPACT_DROP_WHERE", "does not support CATALOG_TYPE=iceberg: delete such keys in an engine"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 

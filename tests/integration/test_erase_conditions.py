@@ -19,7 +19,6 @@ from tests.support.newest import newest, random_rows
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 KEYS = (["device"], ["device", "kind", "place"])
-HELPERS = ("number of a row without a key", "partition of the key's latest row", "result for rows")
 COLUMNS = {"n": pa.int64(), "text": pa.string(), "at": pa.timestamp("us", "UTC"), "tags": pa.list_(pa.string())}
 REFUSED = r"only uses? the values of a row"
 TARGET = Target({**COLUMNS, "_rescued_data": pa.string()}, "_rescued_data")
@@ -78,8 +77,7 @@ def test_a_condition_that_takes_more_than_the_values_of_a_row_is_refused(
 def test_any_other_condition_is_taken(session: SparkSession, condition: str, places: str) -> None:
     found = may_match(session, [{"place": place} for place in "abc"], [condition], COLUMNS)
     assert [place for place, may in zip("abc", found, strict=True) if may] == [*places]
-    column = "number of the folder"
-    assert may_match(session, [{column: each} for each in "ab"], [f"`{column}` = 'b'"], COLUMNS) == [False, True]
+    assert may_match(session, [{"1": each} for each in "ab"], ["`1` = 'b'"], COLUMNS) == [False, True]
 
 
 def test_a_column_may_have_the_name_of_a_function(session: SparkSession) -> None:
@@ -120,8 +118,7 @@ def test_the_newest_rows_are_those_of_a_comparison_of_each_row_with_each_other(
     session: SparkSession, tmp_path: Path, key: list[str], conditions: tuple[str, ...]
 ) -> None:
     rows = random_rows(7, 300)
-    for name in HELPERS:  # a column of the table may have the name of a column that the query adds
-        rows = rows.append_column(name, rows["n"])
+    rows = rows.append_column("_" * 11 + "3", rows["n"])  # without this column, the query would add one of this name
     paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
     for number, path in enumerate(paths):
         pq.write_table(rows.slice(number * 100, 100), path)
@@ -135,6 +132,5 @@ def test_the_newest_rows_are_those_of_a_comparison_of_each_row_with_each_other(
 
     [out] = (tmp_path / "out").glob("*.parquet")
     wanted = newest([{**row, "place": "a"} for row in rows.to_pylist()], key, "d" if conditions else None)
-    for name in ("n", *HELPERS):
-        assert pq.read_table(out)[name].to_pylist() == [row["n"] for row in wanted]
+    assert pq.read_table(out)["_" * 11 + "3"].to_pylist() == [row["n"] for row in wanted]
     assert removed == len(rows) - len(wanted)

@@ -49,7 +49,7 @@ def newest(
         row
         for row in kept
         if None in _of(row, (*key, *ORDER))
-        or any(_of(other, key) == _of(row, key) and other["op"] != dropped for other in kept)
+        or {dropped} != {each["op"] for each in kept if _of(each, key) == _of(row, key)}
     ]
 
 

@@ -21,8 +21,7 @@ def newest_rows(rows: pa.Table, key: Sequence[str]) -> pa.BooleanArray:
     changes = reduce(pc.or_, (pc.not_equal(ordered[name][1:], ordered[name][:-1]) for name in key))
     is_first = pa.chunked_array([[True], *changes.chunks])
     group = pc.subtract(pc.cumulative_sum(is_first.cast(pa.int64())), 1)
-    latest = ordered[partition].take(pc.indices_nonzero(is_first)).take(group)
-    in_latest = pc.equal(ordered[partition], latest)
+    in_latest = pc.equal(ordered[partition], ordered[partition].take(pc.indices_nonzero(is_first)).take(group))
     ordered, group = ordered.filter(in_latest), group.filter(in_latest)
     # The numbers of a later group exceed those of all former groups, so the maximum begins again with each group.
     rank = pc.add(pc.multiply(group, len(rows) + 1), pc.rank(ordered[offset], tiebreaker="dense").cast(pa.int64()))

@@ -35,8 +35,6 @@ for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if spark-submit has started Java and chosen the master
 _MASTER_HINT = "PySpark starts Java for this master: it needs a complete Java in JAVA_HOME, or spark-submit"
 _LOST_HINT = "If memory was too small, raise SPARK_DRIVER_MEMORY. Run the command again"
-_NUMBER = "number of the folder"
-_ADDED = "number of a row without a key", "partition of the key's latest row", "result for rows"
 _MOST_COMPILED = 500  # maximum fields of a table for compiled code; with more, compiling needs too much time and heap
 _CALL = "UnresolvedFunction"  # the class of a function call in Spark's parser
 # Groups of Spark functions that are refused: some functions call Java methods, read files, or show session values.
@@ -195,7 +193,7 @@ class Merge:
         has_key = reduce(and_, (column.isNotNull() for column in key))
         partition, offset, at = map(quoted, ORDER_COLUMNS)
         has_order = partition.isNotNull() & offset.isNotNull() & at.isNotNull()
-        alone, latest_partition, of_rows = (_free_name(name, self._frame.columns) for name in _ADDED)
+        alone, latest_partition, of_rows = _free_names(self._frame.columns)
         frame = self._frame.withColumn(alone, f.when(~has_key, f.monotonically_increasing_id()))
         rows_of_key = Window.partitionBy(*key, quoted(alone))
         latest = f.max_by(partition, f.when(has_order, f.struct(at, partition)))
@@ -268,16 +266,14 @@ def may_match(
     """
     names = {name: None for values in folders for name in values if name not in columns}
     values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
-    number = _free_name(_NUMBER, names)
+    number, *_ = _free_names(names)
     frame = session.createDataFrame(pa.table({number: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
-    all_columns = session.createDataFrame(
-        [], StructType([*frame.schema.fields[1:], *(StructField(*each) for each in types)])
-    )
+    empty = session.createDataFrame([], StructType([*frame.schema.fields[1:], *(StructField(*each) for each in types)]))
     for condition in erased:
         try:
             is_erased = _parsed(session, condition)
-            named = _lasting_names(session, all_columns.filter(is_erased))
+            named = _lasting_names(session, empty.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
         if named <= names.keys():  # without the table's columns, user would be a function of Spark
@@ -289,9 +285,9 @@ def may_match(
     return [index in matches for index in range(len(folders))]
 
 
-def _free_name(name: str, columns: Iterable[str]) -> str:
-    """Return a longer ``name`` that is the name of no column."""
-    return name.rjust(max(map(len, columns), default=0) + 1, "_")
+def _free_names(columns: Iterable[str]) -> list[str]:
+    """Return three names that are longer than the names of all columns, and therefore different."""
+    return ["_" * max(map(len, columns), default=0) + digit for digit in "123"]
 
 
 def _parsed(session: SparkSession, condition: str) -> Column:

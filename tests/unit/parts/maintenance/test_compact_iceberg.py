@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.types import LongType
 
 from app.errors import ConfigError
 from app.model import DataFile, OffsetRange
@@ -127,26 +126,16 @@ def test_a_partition_keeps_the_newest_row_of_each_key_by_one_overwrite(
     assert numbers("Rome") == [0, 2, 4, 52, 61, 80]
 
 
-@pytest.mark.parametrize(
-    ("renames", "added", "key"),
-    [
-        (["n:former"], "", "former"),
-        (["n:former"], "n", "n"),
-        (["n:former", "m:n", "former:m"], "", "m"),
-        (["__offset:former"], "__offset", "n"),
-    ],
-)
+@pytest.mark.parametrize("renames", [["m:former", "n:m"], ["m:former", "n:m", "former:n"]], ids=["replaced", "swapped"])
 def test_a_key_that_engines_have_renamed_is_refused(
-    bench: IcebergBench, run: Run, capsys: pytest.CaptureFixture[str], renames: list[str], added: str, key: str
+    bench: IcebergBench, run: Run, capsys: pytest.CaptureFixture[str], renames: list[str]
 ) -> None:
     order = {"__partition": [0], "__offset": [70], "__timestamp": pa.array([0], pa.timestamp("us", "UTC"))}
     bench.member().add_files([bench.file("x", pa.table({"n": [1], "m": [2], **order}))], "readings", marks(7))
     for each in renames:
         with bench.table.update_schema() as update:
             update.rename_column(*each.split(":"))
-    with bench.table.update_schema() as update:
-        update.add_column(added or "new", LongType())
-    assert run("--newest-by", key) == ConfigError.exit_code
+    assert run("--newest-by", "m") == ConfigError.exit_code
     assert "an engine has renamed or replaced the column" in capsys.readouterr().err
 
 
