@@ -242,7 +242,11 @@ class _Conversion:
                 refusal = refusal_of_name(name, folded, self._rules.refuse)
                 if refusal is not None:
                     del self._columns[name]
-                    self._rescued.pop(name, None)
+                    fields_by_row = self._rescued_fields if self._rescued.pop(name, None) else {}
+                    for row in [
+                        row for row, each in fields_by_row.items() if each.pop(name, None) is not None and not each
+                    ]:
+                        del self._rescued_fields[row]
                     self._rescue_all(name, field_values(self._values, name), refusal)
                     continue
             if self._rescued_fields and min(self._rescued_fields) < self._first_seen(name)[0]:

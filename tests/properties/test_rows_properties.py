@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.convert.columns import CHUNK_ROWS
@@ -143,6 +143,7 @@ def unordered(kind: pa.DataType) -> Any:
     return [unordered(kind.value_type)] if pa.types.is_list(kind) else kind
 
 
+@example([{"\x00": {"a": False}}, {"\x00": []}], 1)
 @given(any_batch, st.sampled_from([1, 2, CHUNK_ROWS]))
 def test_no_value_is_lost_or_changed(records: list[dict[str, Any]], chunk_rows: int) -> None:
     conversion = converted(records, chunk_rows=chunk_rows)

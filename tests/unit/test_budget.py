@@ -9,8 +9,8 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses. A new feature may add the lines that were agreed before it was built.
-GRANTED = {"maps": 110, "complete and batch events": 150, "newest rows": 240, "keys of a catalog": 160, "tests": 530}
-MOST_LINES = 32_719
+GRANTED = {"maps": 110, "complete and batch events": 150, "newest rows": 240, "keys of a catalog": 160, "tests": 535}
+MOST_LINES = 32_723
 MOST_LINES_OF_PARTS = {
     "audit": 692,
     "avro": 627,
@@ -35,9 +35,9 @@ MOST_LINES_OF_PARTS = {
     "try_out": 607,
     "until": 255,
 }
-MOST_LINES_WITHOUT_PARTS = 20_610
+MOST_LINES_WITHOUT_PARTS = 20_614
 MOST_LINES_OF_CORE = 9_084
-MOST_LINES_OF_TESTS = 51_864
+MOST_LINES_OF_TESTS = 51_865
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 
 
