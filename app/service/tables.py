@@ -150,10 +150,10 @@ class TableAdmission:
         return {f"{self._prefix}{note.key.removeprefix(self._notes)}" for note in notes}
 
 
-def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
+def topics_among(settings: Settings, visible: Collection[str], prefix: str, *, needs_all: bool = False) -> list[str]:
     """Return the names of visible topics that have a table. Names in Kafka contain the platform's ``prefix``.
 
-    Warns of names without a topic. If the run has an end, raises ``ConfigError`` instead.
+    Warns of names without a topic. If ``needs_all``, or if the run has an end, raises ``ConfigError`` instead.
     """
     names = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     topics = [topic for topic, plain in names.items() if settings.has_table(plain)]
@@ -163,7 +163,7 @@ def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> l
     existing = {names[topic] for topic in topics} | ({settings.input_topic} if topics else set())
     for missing in (topic for topic in settings.topics if topic not in existing):
         error = missing_topic(missing, names.values())
-        if settings.until is not None and not settings.is_expression:
+        if (needs_all or settings.until is not None) and not settings.is_expression:
             raise error
         logger.warning("%s: %s. The connector reads the topic once it exists", error.doing, error.cause)
     return topics

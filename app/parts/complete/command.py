@@ -56,11 +56,11 @@ def _list_partitions(settings: Settings, application: Application, moment: datet
     """Return all partitions of Kafka's topics, including topics without a table. A missing topic is an error."""
     connection, prefix = application.config.broker_address, prefix_of(application)
     visible, partitions = listing_topics(connection)(), list[dict[str, Any]]()
-    run = settings.model_copy(update={"until": moment})  # refuses missing topics
     with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
         consumer.poll(0)  # a login by callback creates its token here
         offsets = GroupOffsets(consumer, new_admin(connection))
-        for topic in topics_among(run, visible, prefix) or [open_topic(settings, application, visible).name]:
+        topics = topics_among(settings, visible, prefix, needs_all=True)
+        for topic in topics or [open_topic(settings, application, visible).name]:
             store, location, *_ = find_table(settings.of_topic(topic.removeprefix(prefix)))
             journal = Journal(store, location.root, application.config.consumer_group)
             partitions += compare(journal, offsets, topic, moment)
