@@ -125,7 +125,7 @@ class Claimer:
             claimed = self._retry(assignment, claim, "store")
             # This call is retried separately, because a repeated claim would not report records lost before the start.
             self._retry(assignment, assignment.log.remove_rolled_back, "store")
-            ends = tuple(filter(None, map(assignment.log.log.of, claimed))) if assignment.log.log else ()
+            ends = tuple(each for each in log.partitions if each.tp in claimed) if (log := assignment.log.log) else ()
             self._announce(AssignmentLog(seq=1, owner=assignment.log.token, writer="", partitions=ends))
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
