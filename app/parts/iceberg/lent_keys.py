@@ -18,11 +18,10 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import fits_header
 from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.restricted_catalog import NAME, properties_with
-from app.parts.iceberg.table import translated
+from app.parts.iceberg.table import DEADLINE_SECONDS, translated
 from app.redaction import add_login
 from app.work_pool import WorkPool
 
-_DEADLINE_SECONDS: Final = 60.0  # pyiceberg has no time-out for a complete answer
 _REUSE_SECONDS: Final = 2.0  # threads that wait for the same answer do not request keys one after the other
 _LONGEST: Final = 16_384  # characters of a key or token
 _FIELDS: Final = ("access-key-id", "secret-access-key", "session-token", "session-token-expires-at-ms")
@@ -50,7 +49,7 @@ class Lender:
         if time.monotonic() >= self._reuse_until:
             answer = WorkPool("keys").submit(_request_keys, self._target, self._catalogs, self._doing)
             try:
-                self._last = answer.result(_DEADLINE_SECONDS)
+                self._last = answer.result(DEADLINE_SECONDS)
             except TimeoutError:
                 self._catalogs = []  # the thread may still use the former one
                 self._last = RetryableError(self._doing, "no answer in time")

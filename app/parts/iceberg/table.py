@@ -54,7 +54,7 @@ from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
-_DEADLINE_SECONDS = 60.0  # for each request, because pyiceberg has no time-outs
+DEADLINE_SECONDS = 60.0  # for each request, because pyiceberg has no time-outs
 _SECONDS_A_FILE = 0.1  # more for each file: a manifest entry needs 30 ms if the table has 300 columns
 _MOST_SILENT = 30  # maximum number of requests without an answer; then the process restarts
 _MOST_CONFLICTS = 50  # maximum in one try; then the pipeline reports the error
@@ -139,7 +139,7 @@ class IcebergTable(Catalog):
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
         """Append the files of a batch if the table doesn't contain them yet; see ``app.catalog.base.Catalog``."""
-        seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
+        seconds = DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
         self.ask(f"committing files to {self.words}", lambda: self._append(files, marks), seconds)
 
     # --- on a separate thread ---------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class IcebergTable(Catalog):
             raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart opens new connections")
         answer = WorkPool("iceberg").submit(work)
         try:
-            return answer.result(_DEADLINE_SECONDS if seconds is None else seconds)
+            return answer.result(DEADLINE_SECONDS if seconds is None else seconds)
         except TimeoutError:
             self._silent.append(answer)
             raise RetryableError(doing, "no answer in time") from None

@@ -344,12 +344,12 @@ def test_a_try_behind_its_deadline_shares_no_table_with_the_next_one(
         prepare(*of)
 
     monkeypatch.setattr("app.parts.iceberg.table.prepare", slow)
-    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.1)
+    monkeypatch.setattr(iceberg, "DEADLINE_SECONDS", 0.1)
     monkeypatch.setattr(iceberg, "_SECONDS_A_FILE", 0.0)
     file = bench.file("one", {"n": [1]})
     with pytest.raises(RetryableError, match="no answer in time"):
         member.add_files([file], "readings", marks(19))
-    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", PATIENCE)
+    monkeypatch.setattr(iceberg, "DEADLINE_SECONDS", PATIENCE)
     member.add_files([file], "readings", marks(19))
     assert [row["n"] for row in bench.rows("n")] == [0, 1]
 
@@ -381,7 +381,7 @@ def test_a_damaged_mark_is_named() -> None:
 
 def test_a_catalog_that_never_answers_ends_the_process(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
     member, wake = bench.member(), threading.Event()
-    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.02)
+    monkeypatch.setattr(iceberg, "DEADLINE_SECONDS", 0.02)
     monkeypatch.setattr(iceberg, "_SECONDS_A_FILE", 0.0)
     monkeypatch.setattr(iceberg, "_MOST_SILENT", 3)
     commits(monkeypatch, before=lambda _: wait_for(wake, "the test is over"))

@@ -179,7 +179,7 @@ def test_a_try_that_is_given_up_ends_and_keeps_nothing(
 ) -> None:
     monkeypatch.setattr("app.parts.iceberg.restricted_catalog._PATIENCE", Patience(connect=5, read=1, whole=60))
     member = member_of(server, tmp_path)
-    monkeypatch.setattr("app.parts.iceberg.table._DEADLINE_SECONDS", 0.1)
+    monkeypatch.setattr("app.parts.iceberg.table.DEADLINE_SECONDS", 0.1)
     held = Event()
 
     def hang(request: Request, _: Callable[[], Answer]) -> Answer:
