@@ -143,7 +143,7 @@ def test_a_late_batch_of_a_former_assignment_has_its_own_offsets(run: Run) -> No
 
 
 def test_no_error_ends_a_batch_or_the_thread(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.topic._lane = run.producer.poll = None  # type: ignore[assignment,method-assign]
+    run.producer.poll = None  # type: ignore[assignment,method-assign]
     run.topic._attempt(run.topic._turn)
     assert "Please report this as a bug" in caplog.text
     run.producer.refusal = ValueError("bad configuration")
